@@ -1,0 +1,65 @@
+"""What the shop does in the background.
+
+A job runs at least once: a worker can be killed after the work and before the job is recorded as
+done, and then the job runs again. So each task looks first whether its work is done already.
+"""
+
+from __future__ import annotations
+
+from django.core.mail import send_mail
+from django.db import transaction
+from django.utils import timezone
+
+from django_reliable_jobs import current_job, exponential, task
+from testproject.shop import fax, text_messages
+from testproject.shop.models import Invoice, Order
+
+
+@task()
+def make_invoice(order_id: int) -> int:
+    """Make the order's invoice, unless it has one; saving a new one enqueues `send_invoice`."""
+    with transaction.atomic():
+        order = Order.objects.select_for_update().get(pk=order_id)
+        invoice, _ = Invoice.objects.get_or_create(
+            order=order, defaults={"total": order.compute_total()}
+        )
+    return invoice.pk
+
+
+@task(unique="invoice_id", max_attempts=10)
+def send_invoice(invoice_id: int) -> None:
+    """Mail the invoice to the customer, unless it was sent."""
+    invoice = Invoice.objects.select_related("order__customer").get(pk=invoice_id)
+    if invoice.sent_at is not None:
+        return
+    customer = invoice.order.customer
+    send_mail(
+        subject=f"Your invoice for order {invoice.order_id}",
+        message=f"Dear {customer.name},\n\nplease pay {invoice.total} EUR.\n",
+        from_email=None,
+        recipient_list=[customer.email],
+    )
+    invoice.sent_at = timezone.now()
+    invoice.save(update_fields=["sent_at"])
+
+
+@task(
+    priority=-10,
+    max_attempts=5,
+    backoff=exponential(first=1, factor=2, maximum=600),
+    retry_on=(ConnectionError,),
+)
+def remind_of_payment(order_id: int) -> None:
+    """Remind the customer by text message, through a provider that often has to be asked again."""
+    order = Order.objects.select_related("customer").get(pk=order_id)
+    text_messages.send(
+        recipient=order.customer.name,
+        text=f"Please remember to pay order {order.pk}.",
+        delivery=current_job().attempt,
+    )
+
+
+@task(priority=-10, max_attempts=2, backoff=exponential(first=1, factor=1, maximum=1))
+def fax_to_warehouse(order_id: int) -> None:
+    """Fax the order to the warehouse. This never works: its jobs end as dead letters."""
+    fax.send(f"Order {order_id}: please pack.")

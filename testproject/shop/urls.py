@@ -1,0 +1,9 @@
+"""The shop's addresses."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from testproject.shop.views import place_order
+
+urlpatterns = [path("", place_order, name="place-order")]
