@@ -132,12 +132,13 @@ class EmbeddedServer:
             self.lock("keeper.lock", fcntl.LOCK_EX | fcntl.LOCK_NB).close()
         except BlockingIOError:
             return
+        path = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
         # Returns when the keeper, which goes on in the background, holds its lock.
         subprocess.run(
             [sys.executable, "-m", "testproject.embedded.keeper", str(self.folder)],
             check=True,
             cwd="/",
-            env=os.environ | {"PYTHONPATH": str(CHECKOUT)},
+            env=os.environ | {"PYTHONPATH": path},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         )
