@@ -1,0 +1,84 @@
+"""System checks: what would fail later, said at start, with the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.apps import AppConfig
+from django.conf import settings as django_settings
+from django.core import checks
+from django.db import DEFAULT_DB_ALIAS, connections, router
+
+from django_reliable_jobs import conf, registry
+
+TAG = "reliable_jobs"
+
+
+def register() -> None:
+    """Register the checks; called once the app is ready."""
+    for check in (check_settings, check_time_zone, check_database, check_on_dead):
+        checks.register(check, TAG)
+
+
+def check_settings(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
+    return [
+        checks.Error(
+            mistake,
+            hint="See the settings reference of django_reliable_jobs.",
+            id="reliable_jobs.E001",
+        )
+        for mistake in conf.find_mistakes(getattr(django_settings, "RELIABLE_JOBS", {}))
+    ]
+
+
+def check_time_zone(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
+    if django_settings.USE_TZ:
+        return []
+    return [
+        checks.Error(
+            "django_reliable_jobs needs USE_TZ = True.",
+            hint="Due moments and leases are instants; naive local times are ambiguous twice a year.",
+            id="reliable_jobs.E002",
+        )
+    ]
+
+
+def check_database(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
+    from django_reliable_jobs.models import Job
+
+    alias = router.db_for_write(Job)
+    vendor = connections[alias].vendor
+    if vendor != "postgresql":
+        return [
+            checks.Error(
+                f"django_reliable_jobs needs PostgreSQL, but the database {alias!r} is {vendor}.",
+                hint="Point the alias at PostgreSQL 14 or later, or route the app to an alias that is, by a database router.",
+                id="reliable_jobs.E003",
+            )
+        ]
+    if alias == DEFAULT_DB_ALIAS:
+        return []
+    return [
+        checks.Warning(
+            f"Jobs are written to the database {alias!r}, the project's other rows to {DEFAULT_DB_ALIAS!r}.",
+            hint=(
+                "A job is then not part of the transaction that enqueues it: a rollback leaves the job behind, and a crash"
+                " between the two commits loses it. Keep jobs in the database of your business rows, or enqueue with"
+                " .using(database=…) and silence this check if that is what you want."
+            ),
+            id="reliable_jobs.W001",
+        )
+    ]
+
+
+def check_on_dead(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
+    return [
+        checks.Error(
+            f"The task {task.name!r} names on_dead={task.on_dead!r}, but no task is declared under that name.",
+            hint="Declare it, or correct the name.",
+            id="reliable_jobs.E004",
+        )
+        for task in registry.all_tasks()
+        if isinstance(task.on_dead, str) and registry.find(task.on_dead) is None
+    ]

@@ -1,0 +1,210 @@
+"""What a declaration may say: each check returns the value in its stored form or raises, naming the option and the way out."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from django_reliable_jobs.exceptions import InvalidArguments, InvalidTask
+from django_reliable_jobs.retry import as_seconds
+
+MAX_NAME = 255
+MAX_QUEUE_NAME = 64
+
+T = TypeVar("T")
+
+
+def check_function(function: Any) -> None:
+    """Raise InvalidTask for what can't be found again by another process or can't be called as a task."""
+    if hasattr(function, "retry_policy"):
+        raise InvalidTask(f"{function.name} is a task already: use @task once")
+    if not inspect.isfunction(function):
+        raise InvalidTask(f"@task stands above a function, not above {function!r}")
+    place = f"{function.__module__}.{function.__qualname__}"
+    if "<" in function.__qualname__:
+        raise InvalidTask(
+            f"{place} is defined inside a function: move it to module level, where a worker can find it"
+        )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidTask(
+            f"{place} is a generator: calling it would run nothing; return a list, or loop inside"
+        )
+
+
+def refuse_unknown_options(
+    function: Any, unknown: dict[str, Any], declare: Callable[..., Any]
+) -> None:
+    """Raise InvalidTask for an option that @task does not have, with the nearest one that it has."""
+    known = [
+        each
+        for each in inspect.signature(declare).parameters
+        if each not in ("function", "unknown")
+    ]
+    for name in unknown:
+        close = get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(known)}"
+        raise InvalidTask(
+            f"{getattr(function, '__qualname__', function)}: @task has no option {name!r}: {hint}"
+        )
+
+
+def check_placement(
+    task: str, queue_name: Any, priority: Any, run_after: Any, unique_key: Any
+) -> None:
+    """Raise InvalidArguments for a choice of `Task.using()` that can't hold; None is no choice."""
+    check = Declaration(task, error=InvalidArguments)
+    if queue_name is not None:
+        check.queue_name(queue_name)
+    if priority is not None:
+        check.priority(priority)
+    if unique_key is not None and (not isinstance(unique_key, str) or not unique_key):
+        raise InvalidArguments(f"{task}: unique_key must be text, not {unique_key!r}")
+    if isinstance(run_after, timedelta):
+        if run_after < timedelta():
+            raise InvalidArguments(
+                f"{task}: run_after={run_after!r} lies in the past; leave it out to run now"
+            )
+    elif run_after is not None and not isinstance(run_after, datetime):
+        raise InvalidArguments(
+            f"{task}: run_after is an aware datetime or a timedelta, not {run_after!r}"
+        )
+    elif run_after is not None and run_after.utcoffset() is None:
+        raise InvalidArguments(
+            f"{task}: run_after={run_after!r} has no time zone; use django.utils.timezone.make_aware()"
+        )
+
+
+class Declaration:
+    """The checks of one declaration; `task` names it in messages."""
+
+    def __init__(self, task: str, *, error: type[Exception] = InvalidTask) -> None:
+        self.task = task
+        self._error = error
+
+    def refuse(self, option: str, value: Any, wanted: str) -> Exception:
+        """Return the error for an option that is not `wanted`."""
+        return self._error(f"{self.task}: {option} must be {wanted}, not {value!r}")
+
+    def name_of_task(self, value: Any) -> str:
+        if (
+            not isinstance(value, str)
+            or not value
+            or len(value) > MAX_NAME
+            or not value.isprintable()
+        ):
+            raise self.refuse("a name", value, f"text of 1 to {MAX_NAME} printable characters")
+        return value
+
+    def queue_name(self, value: Any) -> str:
+        right = isinstance(value, str) and 0 < len(value) <= MAX_QUEUE_NAME and value.isprintable()
+        if not right or any(character in value for character in ",= "):
+            raise self.refuse(
+                "queue_name",
+                value,
+                f"text of 1 to {MAX_QUEUE_NAME} printable characters without spaces, commas or =",
+            )
+        return str(value)
+
+    def priority(self, value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not -100 <= value <= 100:
+            raise self.refuse("priority", value, "a whole number from -100 to 100, higher first")
+        return value
+
+    def max_attempts(self, value: Any) -> int | None:
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 32_767:
+            raise self.refuse(
+                "max_attempts", value, "a whole number from 1 to 32767 (1: never tried again)"
+            )
+        return value
+
+    def backoff(self, value: Any) -> Any:
+        if not callable(value):
+            raise self.refuse(
+                "backoff", value, "exponential(…) or a function of (attempt, exception)"
+            )
+        try:
+            inspect.signature(value).bind(1, ValueError())
+        except TypeError:
+            raise self.refuse(
+                "backoff", value, "a function that takes (attempt, exception)"
+            ) from None
+        return value
+
+    def exception_classes(self, option: str, value: Any) -> tuple[type[BaseException], ...]:
+        classes = (
+            tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+        )
+        if not all(isinstance(each, type) and issubclass(each, BaseException) for each in classes):
+            raise self.refuse(option, value, "an exception class or a tuple of them")
+        return classes
+
+    def signature(self, function: Callable[..., Any], takes_context: bool) -> inspect.Signature:
+        signature = inspect.signature(function)
+        if not takes_context:
+            return signature
+        parameters = list(signature.parameters.values())
+        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        if not parameters or parameters[0].kind not in positional:
+            raise self._error(
+                f"{self.task}: takes_context=True needs a first parameter for the context"
+            )
+        return signature.replace(parameters=parameters[1:])
+
+    def unique(self, value: Any, signature: inspect.Signature) -> Any:
+        if value is None or value is False:
+            return None
+        if value is True or callable(value):
+            return value
+        names = (value,) if isinstance(value, str) else value
+        if (
+            not isinstance(names, Sequence)
+            or not names
+            or not all(isinstance(each, str) for each in names)
+        ):
+            raise self.refuse(
+                "unique", value, "argument name(s), True for all, or a function that returns text"
+            )
+        for name in names:
+            if name not in signature.parameters:
+                known = ", ".join(signature.parameters) or "none"
+                raise self._error(
+                    f"{self.task}: unique names the argument {name!r}, but the arguments are: {known}"
+                )
+        return tuple(names)
+
+    def choice(self, option: str, value: T, choices: Sequence[str]) -> T:
+        if value not in choices:
+            raise self.refuse(option, value, f"one of {', '.join(map(repr, choices))}")
+        return value
+
+    def span(self, option: str, value: Any) -> timedelta | None:
+        try:
+            seconds = as_seconds(value)
+        except (TypeError, ValueError):
+            seconds = 0
+        if seconds == 0:
+            raise self.refuse(option, value, "a number of seconds or a timedelta, more than 0")
+        return None if seconds is None else timedelta(seconds=seconds)
+
+    def on_dead(self, value: Any) -> Any:
+        if value is None or isinstance(value, str):
+            return value
+        if not hasattr(value, "retry_policy"):
+            raise self.refuse("on_dead", value, "a task or the name of one")
+        try:
+            value.signature.bind(job_id=1)
+        except TypeError:
+            raise self._error(
+                f"{self.task}: on_dead={value.name} must accept the argument job_id"
+            ) from None
+        return value
+
+    def flag(self, option: str, value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise self.refuse(option, value, "True or False")
+        return value

@@ -1,0 +1,190 @@
+"""Taking jobs: READY -> RUNNING under a fresh token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db import connections
+
+from django_reliable_jobs import clock
+from django_reliable_jobs.engine.transaction import short_transaction
+
+NOW = "coalesce(%(moment)s::timestamptz, statement_timestamp())"
+
+
+class ClaimedJob(NamedTuple):
+    """One claimed row, as little of it as its execution needs."""
+
+    id: int
+    token: int
+    task: str
+    args: str  # JSON
+    kwargs: str  # JSON
+    attempt: int
+    max_attempts: int
+    claims: int
+    losses: int
+    queue_name: str
+    priority: int
+    run: int
+    schedule_id: int | None
+    slot: datetime | None
+    is_late: bool  # past `expires` or its start deadline: to be cancelled, not run
+
+
+class Arm(NamedTuple):
+    """One line of the ready index: a queue and a priority, and how many jobs of the queue may be taken."""
+
+    queue_name: str
+    priority: int
+    share: int
+
+
+class Head(NamedTuple):
+    """The first job of an arm, as `look` saw it."""
+
+    queue_name: str
+    priority: int
+    id: int
+    waited: float  # seconds since it was due
+
+
+# Only rows of the ready index; what has a limit is not in it.
+_IS_READY = "job.status = 'READY' AND job.concurrency_key IS NULL AND job.rate_key IS NULL AND job.serial_key IS NULL"
+
+# What a claim writes. A job that is unique until its start gives up its key for good, so that no retry can collide.
+_TAKE = f"""
+UPDATE django_reliable_jobs_job job
+   SET status = 'RUNNING', attempt = job.attempt + 1, claims = job.claims + 1, worker_id = %(worker_id)s,
+       token = (random() * 9223372036854775295)::bigint,
+       started_at = {NOW}, first_started_at = coalesce(job.first_started_at, {NOW}),
+       unique_hash = CASE WHEN job.unique_until_start THEN NULL ELSE job.unique_hash END
+"""
+_TAKEN = f"""job.id, job.token, job.task, job.args::text, job.kwargs::text, job.attempt, job.max_attempts, job.claims,
+       job.losses, job.queue_name, job.priority, job.run, job.schedule_id, job.slot,
+       coalesce(least(job.expires_at, job.start_before) < {NOW}, false)"""
+
+# The claim. MATERIALIZED: inlined, the planner may lock and take more rows than the LIMIT. One arm per queue and priority:
+# an equality on both lets each arm read the index in order. `solo`: a job that may not be started twice, or one that lost
+# its worker before, is not taken ahead of a free thread; the batch ends before it, so that nothing overtakes it.
+CLAIM = f"""
+picked AS MATERIALIZED (
+    SELECT id, position, arm_position,
+           row_number() OVER (PARTITION BY queue_name ORDER BY position) AS place, share,
+           count(*) FILTER (WHERE solo AND position > %(free)s) OVER (ORDER BY position) AS held_back
+      FROM (SELECT ready.id, ready.solo, arm.queue_name, arm.share, arm.position AS arm_position,
+                   row_number() OVER () AS position
+              FROM unnest(%(queues)s::text[], %(priorities)s::smallint[], %(shares)s::int[])
+                   WITH ORDINALITY AS arm(queue_name, priority, share, position)
+             CROSS JOIN LATERAL (
+                   SELECT job.id, job.max_attempts = 1 OR job.losses > 0 AS solo
+                     FROM django_reliable_jobs_job job
+                    WHERE {_IS_READY} AND job.queue_name = arm.queue_name AND job.priority = arm.priority
+                      AND NOT EXISTS (SELECT 1 FROM django_reliable_jobs_cancelrequest asked WHERE asked.job_id = job.id)
+                    ORDER BY job.run_after, job.id
+                    LIMIT least(arm.share, %(limit)s)
+                      FOR NO KEY UPDATE OF job SKIP LOCKED
+                   ) ready
+             WHERE NOT EXISTS (SELECT 1 FROM django_reliable_jobs_queue queue
+                                WHERE queue.name = arm.queue_name AND queue.paused_at IS NOT NULL)
+             LIMIT %(limit)s) scanned
+), taken AS (
+    {_TAKE} FROM picked
+     WHERE job.id = picked.id AND picked.place <= picked.share AND picked.held_back = 0
+    RETURNING picked.position, {_TAKEN}
+)"""
+
+# A loose index scan: one index descent per queue and priority that has a ready job, however many jobs it has.
+LOOK = f"""
+WITH RECURSIVE head AS (
+    (SELECT job.queue_name, job.priority, job.id, job.run_after
+       FROM django_reliable_jobs_job job
+      WHERE {_IS_READY} ORDER BY job.queue_name, job.priority, job.run_after, job.id LIMIT 1)
+    UNION ALL
+    SELECT later.* FROM head CROSS JOIN LATERAL (
+        SELECT job.queue_name, job.priority, job.id, job.run_after
+          FROM django_reliable_jobs_job job
+         WHERE {_IS_READY} AND (job.queue_name, job.priority) > (head.queue_name, head.priority)
+         ORDER BY job.queue_name, job.priority, job.run_after, job.id LIMIT 1) later
+)
+SELECT queue_name, priority, id, extract(epoch FROM {NOW} - run_after)::float8 FROM head
+ WHERE NOT EXISTS (SELECT 1 FROM django_reliable_jobs_queue queue
+                    WHERE queue.name = head.queue_name AND queue.paused_at IS NOT NULL)
+ UNION ALL
+SELECT NULL, NULL, NULL, extract(epoch FROM min(job.run_after) - {NOW})::float8
+  FROM django_reliable_jobs_job job WHERE job.status = 'SCHEDULED'
+"""
+
+CLAIM_PASSED_OVER = f"""
+WITH picked AS MATERIALIZED (
+    SELECT job.id FROM django_reliable_jobs_job job
+     WHERE job.id = %(id)s AND {_IS_READY}
+       AND NOT EXISTS (SELECT 1 FROM django_reliable_jobs_cancelrequest asked WHERE asked.job_id = job.id)
+       FOR NO KEY UPDATE OF job
+)
+{_TAKE} FROM picked WHERE job.id = picked.id
+RETURNING {_TAKEN}
+"""
+
+FIND_ORPHANS = f"""
+SELECT {_TAKEN} FROM django_reliable_jobs_job job
+ WHERE job.worker_id = %(worker_id)s AND job.status = 'RUNNING' AND job.token <> ALL(%(held)s::bigint[])
+"""
+
+
+def look(using: str) -> tuple[list[Head], float | None]:
+    """Return the head of each queue and priority that has a ready job, and the seconds until the next scheduled one."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(LOOK, {"moment": clock.moment()})
+        *heads, (_, _, _, next_due) = cursor.fetchall()
+    return [Head._make(row) for row in heads], next_due
+
+
+def claim_parameters(
+    worker_id: int, arms: Sequence[Arm], *, limit: int, free: int
+) -> dict[str, Any]:
+    """Return what CLAIM is executed with: at most `limit` jobs, of which `free` can start at once."""
+    return {
+        "moment": clock.moment(),
+        "worker_id": worker_id,
+        "queues": [arm.queue_name for arm in arms],
+        "priorities": [arm.priority for arm in arms],
+        "shares": [arm.share for arm in arms],
+        "limit": limit,
+        "free": free,
+    }
+
+
+def claim_passed_over(
+    using: str, worker_id: int, job_id: int, *, patience: float
+) -> ClaimedJob | None:
+    """Claim a ready job that SKIP LOCKED passes over, standing in line for its lock for `patience` seconds.
+
+    Callers that enqueue one unique key without a pause lock its job one after another; a claim that only ever skips would
+    never find it free. Returns None if it is no longer ready or the lock did not come.
+    """
+    from django.db.utils import OperationalError
+
+    try:
+        with short_transaction(using) as cursor:
+            cursor.execute(f"SET LOCAL lock_timeout = {int(patience * 1000)}")
+            cursor.execute(
+                CLAIM_PASSED_OVER, {"moment": clock.moment(), "worker_id": worker_id, "id": job_id}
+            )
+            row = cursor.fetchone()
+    except OperationalError as error:
+        if getattr(error.__cause__, "sqlstate", None) == "55P03":  # lock_not_available
+            return None
+        raise
+    return None if row is None else ClaimedJob._make(row)
+
+
+def find_orphans(using: str, worker_id: int, held: set[int]) -> list[ClaimedJob]:
+    """Return jobs that this worker claimed but does not hold: the answer to the claim was lost with its connection."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(
+            FIND_ORPHANS, {"moment": clock.moment(), "worker_id": worker_id, "held": list(held)}
+        )
+        return [ClaimedJob._make(row) for row in cursor.fetchall()]

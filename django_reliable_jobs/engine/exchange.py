@@ -1,0 +1,43 @@
+"""The hot path: one statement, one round trip, one commit that records the last batch and claims the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.db import connections
+
+from django_reliable_jobs.engine.claim import CLAIM, Arm, ClaimedJob, claim_parameters
+from django_reliable_jobs.engine.lifecycle import SUCCEED, Ending, succeed_parameters
+
+# The finished rows are RUNNING, the claimed ones READY: the two halves never meet.
+EXCHANGE = f"""
+WITH {SUCCEED}, {CLAIM}
+SELECT position, {", ".join(ClaimedJob._fields)} FROM taken
+       AS taken(position, {", ".join(ClaimedJob._fields)})
+ UNION ALL
+SELECT NULL, id, {", ".join(["NULL"] * (len(ClaimedJob._fields) - 1))} FROM succeeded
+"""
+
+
+def exchange(
+    using: str,
+    worker_id: int,
+    successes: Sequence[Ending],
+    arms: Sequence[Arm],
+    *,
+    limit: int,
+    free: int,
+) -> tuple[set[int], list[ClaimedJob]]:
+    """Record successes and claim at most `limit` jobs; return the ids written, and the claimed in the order to start them.
+
+    Atomic: after an error nothing of it happened, or (the connection broke between COMMIT and its answer) all of it.
+    """
+    parameters = succeed_parameters(successes) | claim_parameters(
+        worker_id, arms, limit=limit, free=free
+    )
+    with connections[using].cursor() as cursor:
+        cursor.execute(EXCHANGE, parameters)
+        rows = cursor.fetchall()
+    written = {row[1] for row in rows if row[0] is None}
+    claimed = sorted(row for row in rows if row[0] is not None)
+    return written, [ClaimedJob._make(row[1:]) for row in claimed]

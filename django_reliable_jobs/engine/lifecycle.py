@@ -1,0 +1,283 @@
+"""Every way in which an attempt or a job ends. Guarded by the token: a replaced attempt changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from django.db import IntegrityError, connections, transaction
+
+from django_reliable_jobs import clock
+from django_reliable_jobs.arguments import load
+from django_reliable_jobs.engine import enqueue
+from django_reliable_jobs.engine.transaction import short_transaction
+from django_reliable_jobs.engine.wakeup import notify_idle
+from django_reliable_jobs.models import Job
+from django_reliable_jobs.registry import find
+
+_NOW = "coalesce(%(moment)s::timestamptz, clock_timestamp())"
+_LIVE_AT_REST = "('SCHEDULED', 'READY', 'WAITING')"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """How one attempt ended, decided by `processes.execution` and recorded here."""
+
+    status: str
+    attempt: str | None = None  # the outcome in the attempt's row; None: no row
+    delay: float | None = (
+        None  # seconds until it is due again; None: it keeps its place in the line
+    )
+    uses_attempt: bool = True
+    is_loss: bool = False
+    result: str | None = None  # JSON
+    reason: str | None = None
+    error_class: str = ""
+    error_message: str = ""
+    traceback: str = ""
+
+
+class Ending(NamedTuple):
+    """An outcome and the claim that it belongs to. Ages are seconds before now, from a monotonic clock."""
+
+    job_id: int
+    token: int
+    outcome: Outcome
+    started_ago: float = 0.0
+    ended_ago: float = 0.0
+
+
+# The usual end. Row locks in the order of ids; SKIP LOCKED, so that one row that somebody holds stops no other.
+SUCCEED = f"""
+mine AS MATERIALIZED (
+    SELECT job.id, given.result, given.started_ago, given.ended_ago
+      FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(results)s::text[], %(started_ago)s::float8[],
+                  %(ended_ago)s::float8[]) AS given(id, token, result, started_ago, ended_ago)
+      JOIN django_reliable_jobs_job job ON job.id = given.id
+     WHERE job.token = given.token AND job.status = 'RUNNING'
+     ORDER BY job.id FOR NO KEY UPDATE OF job SKIP LOCKED
+), succeeded AS (
+    UPDATE django_reliable_jobs_job job
+       SET status = 'SUCCEEDED', result = mine.result::jsonb, losses = 0, reason = NULL,
+           started_at = {_NOW} - make_interval(secs => mine.started_ago),
+           finished_at = {_NOW} - make_interval(secs => mine.ended_ago)
+      FROM mine WHERE job.id = mine.id
+    RETURNING job.id
+)"""
+
+LOCK_MINE = """
+SELECT job.id, job.task, job.meta
+  FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[]) AS given(id, token)
+  JOIN django_reliable_jobs_job job ON job.id = given.id
+ WHERE job.token = given.token AND job.status = 'RUNNING'
+ ORDER BY job.id FOR NO KEY UPDATE OF job SKIP LOCKED
+"""
+
+# A statement of its own after the lock, so that its snapshot sees a cancel request that committed while it waited.
+END = f"""
+WITH ended AS (
+    UPDATE django_reliable_jobs_job job
+       SET status = CASE WHEN asked.job_id IS NOT NULL AND given.status <> 'SUCCEEDED' THEN 'CANCELLED'
+                         ELSE given.status END,
+           reason = CASE WHEN asked.job_id IS NOT NULL AND given.status <> 'SUCCEEDED' THEN asked.reason
+                         ELSE given.reason END,
+           finished_at = CASE WHEN given.status IN ('SUCCEEDED', 'DEAD', 'CANCELLED') OR asked.job_id IS NOT NULL
+                              THEN {_NOW} END,
+           run_after = coalesce({_NOW} + make_interval(secs => given.delay), job.run_after),
+           attempt = job.attempt - given.gives_back,
+           losses = CASE WHEN given.is_loss THEN job.losses + 1 ELSE 0 END,
+           result = given.result::jsonb
+      FROM unnest(%(ids)s::bigint[], %(statuses)s::text[], %(delays)s::float8[], %(gives_back)s::int[],
+                  %(is_loss)s::bool[], %(reasons)s::text[], %(results)s::text[])
+           AS given(id, status, delay, gives_back, is_loss, reason, result)
+      LEFT JOIN django_reliable_jobs_cancelrequest asked ON asked.job_id = given.id
+     WHERE job.id = given.id
+    RETURNING job.id, job.status, job.attempt + given.gives_back AS number, job.claims, job.run, job.queue_name
+), recorded AS (
+    INSERT INTO django_reliable_jobs_attempt
+           (job_id, number, claim, run, outcome, started_at, finished_at, worker, error_class, error_message, traceback)
+    SELECT ended.id, ended.number, ended.claims, ended.run, given.outcome,
+           {_NOW} - make_interval(secs => given.started_ago), {_NOW} - make_interval(secs => given.ended_ago),
+           %(worker)s, given.error_class, given.error_message, given.traceback
+      FROM ended JOIN unnest(%(ids)s::bigint[], %(attempts)s::text[], %(started_ago)s::float8[],
+                             %(ended_ago)s::float8[], %(error_classes)s::text[], %(error_messages)s::text[],
+                             %(tracebacks)s::text[])
+           AS given(id, outcome, started_ago, ended_ago, error_class, error_message, traceback) USING (id)
+     WHERE given.outcome IS NOT NULL
+), answered AS (
+    DELETE FROM django_reliable_jobs_cancelrequest WHERE job_id = ANY(%(ids)s::bigint[])
+)
+SELECT ended.id, ended.status, CASE WHEN ended.status = 'READY' THEN {notify_idle("ended.queue_name")} END FROM ended
+"""
+
+SORT_OUT = """
+SELECT job.token, job.status FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[]) AS given(id, token)
+  JOIN django_reliable_jobs_job job ON job.id = given.id AND job.token = given.token
+"""
+
+CANCEL_AT_REST = f"""
+WITH mine AS MATERIALIZED (
+    SELECT id FROM django_reliable_jobs_job WHERE id = ANY(%(ids)s::bigint[]) AND status IN {_LIVE_AT_REST}
+     ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE django_reliable_jobs_job job SET status = 'CANCELLED', finished_at = {_NOW}, reason = %(reason)s
+  FROM mine WHERE job.id = mine.id RETURNING job.id
+"""
+
+# Not only for RUNNING: a row that was locked a moment ago may be on its way there. Claims pass over what is asked to cancel.
+ASK_TO_CANCEL = """
+INSERT INTO django_reliable_jobs_cancelrequest (job_id, reason)
+SELECT id, %(reason)s FROM django_reliable_jobs_job
+ WHERE id = ANY(%(ids)s::bigint[]) AND status IN ('SCHEDULED', 'READY', 'RUNNING', 'WAITING')
+    ON CONFLICT (job_id) DO NOTHING RETURNING job_id
+"""
+
+REVIVE = f"""
+WITH mine AS MATERIALIZED (
+    SELECT id FROM django_reliable_jobs_job
+     WHERE id = ANY(%(ids)s::bigint[]) AND status IN ('SUCCEEDED', 'DEAD', 'CANCELLED', 'SCHEDULED')
+     ORDER BY id FOR NO KEY UPDATE
+), withdrawn AS (
+    DELETE FROM django_reliable_jobs_cancelrequest WHERE job_id IN (SELECT id FROM mine)
+)
+UPDATE django_reliable_jobs_job job
+   SET status = 'READY', run_after = {_NOW}, finished_at = NULL, result = NULL, reason = NULL, losses = 0,
+       attempt = CASE WHEN job.status = 'SCHEDULED' THEN job.attempt ELSE 0 END, expires_at = NULL, start_before = NULL
+  FROM mine WHERE job.id = mine.id
+RETURNING job.id, {notify_idle("job.queue_name")}
+"""
+
+
+def succeed_parameters(endings: Sequence[Ending]) -> dict[str, Any]:
+    """Return what SUCCEED is executed with."""
+    return {
+        "ids": [each.job_id for each in endings],
+        "tokens": [each.token for each in endings],
+        "results": [each.outcome.result for each in endings],
+        "started_ago": [each.started_ago for each in endings],
+        "ended_ago": [each.ended_ago for each in endings],
+    }
+
+
+def end(using: str, endings: Sequence[Ending], *, worker: str) -> set[int]:
+    """Record how attempts ended, with their attempt rows, in one transaction; return the ids of the jobs written.
+
+    A job that is missing from the result was not written: `sort_out` tells why. A cancel request turns every end but success
+    into CANCELLED. What a dead job's task names as `on_dead` is enqueued in the same transaction.
+    """
+    by_id = {each.job_id: each for each in endings}
+    with short_transaction(using) as cursor:
+        cursor.execute(
+            LOCK_MINE, {"ids": list(by_id), "tokens": [each.token for each in by_id.values()]}
+        )
+        locked = {job_id: (task, meta) for job_id, task, meta in cursor.fetchall()}
+        mine = [by_id[job_id] for job_id in locked]
+        if not mine:
+            return set()
+        cursor.execute(END, _end_parameters(mine, worker))
+        statuses = {job_id: status for job_id, status, _ in cursor.fetchall()}
+        _ended(using, {job_id: (status, *locked[job_id]) for job_id, status in statuses.items()})
+    return set(statuses)
+
+
+def _end_parameters(endings: Sequence[Ending], worker: str) -> dict[str, Any]:
+    outcomes = [each.outcome for each in endings]
+    return {
+        "moment": clock.moment(),
+        "worker": worker,
+        "ids": [each.job_id for each in endings],
+        "started_ago": [each.started_ago for each in endings],
+        "ended_ago": [each.ended_ago for each in endings],
+        "statuses": [each.status for each in outcomes],
+        "delays": [each.delay for each in outcomes],
+        "gives_back": [0 if each.uses_attempt else 1 for each in outcomes],
+        "is_loss": [each.is_loss for each in outcomes],
+        "reasons": [each.reason for each in outcomes],
+        "results": [each.result for each in outcomes],
+        "attempts": [each.attempt for each in outcomes],
+        "error_classes": [each.error_class[:255] for each in outcomes],
+        "error_messages": [each.error_message for each in outcomes],
+        "tracebacks": [each.traceback for each in outcomes],
+    }
+
+
+def _ended(using: str, jobs: dict[int, tuple[str, str, Any]]) -> None:
+    """Do what hangs on the end of jobs, in the transaction that ends them."""
+    for job_id, (status, task, meta) in jobs.items():
+        on_dead = (load(meta) if meta else {}).get("on_dead")
+        if status == Job.Status.DEAD and on_dead:
+            enqueue.insert_plain(using, find(on_dead) or on_dead, {"job_id": job_id})
+
+
+def sort_out(
+    using: str, endings: Iterable[Ending]
+) -> tuple[list[Ending], list[Ending], list[Ending]]:
+    """Tell apart the endings that were not written: (held by somebody just now, written before, replaced).
+
+    Written before: the answer to an earlier statement was lost, not the statement. Replaced: the lease was lost and the job
+    is somebody else's, or gone.
+    """
+    endings = list(endings)
+    with connections[using].cursor() as cursor:
+        cursor.execute(
+            SORT_OUT, {"ids": [e.job_id for e in endings], "tokens": [e.token for e in endings]}
+        )
+        status_of = dict(cursor.fetchall())
+    held = [each for each in endings if status_of.get(each.token) == Job.Status.RUNNING]
+    written = [
+        each
+        for each in endings
+        if status_of.get(each.token) == each.outcome.status != Job.Status.RUNNING
+    ]
+    known = {each.token for each in held} | {each.token for each in written}
+    return held, written, [each for each in endings if each.token not in known]
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """What `cancel` did, as job ids."""
+
+    cancelled: list[int]
+    asked: list[int]  # running: its worker is told with its next heartbeat
+
+
+def cancel(using: str, job_ids: Sequence[int], *, reason: str) -> Cancelled:
+    """Cancel jobs that have not ended: at once what waits, by a request what runs. A job that succeeds first is SUCCEEDED."""
+    parameters = {"ids": sorted(job_ids), "reason": reason, "moment": clock.moment()}
+    with short_transaction(using) as cursor:
+        cursor.execute(CANCEL_AT_REST, parameters)
+        cancelled = [job_id for (job_id,) in cursor.fetchall()]
+        cursor.execute(ASK_TO_CANCEL, parameters)
+        return Cancelled(cancelled, [job_id for (job_id,) in cursor.fetchall()])
+
+
+@dataclass(frozen=True)
+class Revived:
+    """What `revive` did, as job ids."""
+
+    revived: list[int]
+    has_live_duplicate: list[int]  # a live job holds its unique key
+
+
+def revive(using: str, job_ids: Sequence[int]) -> Revived:
+    """Make ended jobs READY again, with all their attempts; a retry that waits becomes due now. Others stay as they are."""
+    revived: list[int] = []
+    duplicates: list[int] = []
+    with short_transaction(using) as cursor:
+        cursor.execute(
+            "SELECT id FROM django_reliable_jobs_job WHERE id = ANY(%s) AND unique_hash IS NOT NULL",
+            [list(job_ids)],
+        )
+        with_key = {job_id for (job_id,) in cursor.fetchall()}
+        for group in [
+            [each for each in job_ids if each not in with_key],
+            *([each] for each in sorted(with_key)),
+        ]:
+            try:
+                with transaction.atomic(using=using):
+                    cursor.execute(REVIVE, {"ids": sorted(group), "moment": clock.moment()})
+                    revived += [row[0] for row in cursor.fetchall()]
+            except IntegrityError:
+                duplicates += group
+    return Revived(revived, duplicates)

@@ -1,0 +1,182 @@
+"""What any process may do for all: promote what is due, rescue from the lost, honour cancel requests, prune.
+
+Each function is one short transaction over a bounded batch that skips what others hold, so that any number of processes may
+call it at once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from django.db import connections
+
+from django_reliable_jobs import clock
+from django_reliable_jobs.conf import settings
+from django_reliable_jobs.engine import lifecycle
+from django_reliable_jobs.engine.lifecycle import Ending, Outcome
+from django_reliable_jobs.engine.transaction import short_transaction
+from django_reliable_jobs.engine.wakeup import notify_idle
+from django_reliable_jobs.models import Attempt, Job
+
+BATCH = 1000
+RESCUE_BATCH = 100
+
+_NOW = "coalesce(%(moment)s::timestamptz, clock_timestamp())"
+
+PROMOTE = f"""
+WITH due AS MATERIALIZED (
+    SELECT id FROM django_reliable_jobs_job
+     WHERE status = 'SCHEDULED' AND run_after <= coalesce(%(moment)s::timestamptz, statement_timestamp())
+     ORDER BY run_after, id LIMIT %(batch)s FOR NO KEY UPDATE SKIP LOCKED
+), promoted AS (
+    UPDATE django_reliable_jobs_job job SET status = 'READY' FROM due WHERE job.id = due.id RETURNING job.queue_name
+), queues AS (
+    SELECT queue_name, count(*) AS jobs FROM promoted GROUP BY queue_name
+)
+SELECT jobs, {notify_idle("queues.queue_name")} FROM queues
+"""
+
+# The row of a lost worker stays until no RUNNING row names it: a row that was locked, or a claim of its own that committed
+# after it was declared lost, is taken by a later turn.
+LOST_WORKER = """
+UPDATE django_reliable_jobs_worker worker
+   SET lost_at = coalesce(worker.lost_at, clock_timestamp()), is_idle = false
+  FROM (SELECT id FROM django_reliable_jobs_worker
+         WHERE expires_at < clock_timestamp() AND id <> ALL(%(seen)s::bigint[])
+         ORDER BY id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) expired
+ WHERE worker.id = expired.id
+RETURNING worker.id, worker.host, worker.pid, worker.heartbeat_at::text
+"""
+
+THEIR_JOBS = """
+SELECT id, token, task, losses, max_attempts, extract(epoch FROM clock_timestamp() - started_at)::float8
+  FROM django_reliable_jobs_job WHERE worker_id = %(id)s AND status = 'RUNNING'
+ ORDER BY id LIMIT %(batch)s FOR NO KEY UPDATE SKIP LOCKED
+"""
+
+FORGET_WORKER = """
+DELETE FROM django_reliable_jobs_worker worker WHERE id = %(id)s AND lost_at IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM django_reliable_jobs_job job WHERE job.worker_id = worker.id AND job.status = 'RUNNING')
+"""
+
+HONOUR_CANCEL_REQUESTS = f"""
+WITH at_rest AS MATERIALIZED (
+    SELECT job.id, asked.reason, job.status FROM django_reliable_jobs_cancelrequest asked
+      JOIN django_reliable_jobs_job job ON job.id = asked.job_id
+     WHERE job.status <> 'RUNNING' ORDER BY job.id LIMIT %(batch)s FOR NO KEY UPDATE OF job SKIP LOCKED
+), cancelled AS (
+    UPDATE django_reliable_jobs_job job SET status = 'CANCELLED', finished_at = {_NOW}, reason = at_rest.reason
+      FROM at_rest WHERE job.id = at_rest.id AND at_rest.status IN ('SCHEDULED', 'READY', 'WAITING')
+)
+DELETE FROM django_reliable_jobs_cancelrequest WHERE job_id IN (SELECT id FROM at_rest)
+"""
+
+RESUME_QUEUES = f"""
+UPDATE django_reliable_jobs_queue SET paused_at = NULL, resume_at = NULL
+ WHERE paused_at IS NOT NULL AND resume_at <= {_NOW}
+"""
+
+PRUNE = f"""
+WITH old AS MATERIALIZED (
+    SELECT id FROM django_reliable_jobs_job
+     WHERE status = %(status)s AND finished_at IS NOT NULL AND finished_at < {_NOW} - %(age)s::interval
+     ORDER BY finished_at LIMIT %(batch)s FOR UPDATE SKIP LOCKED
+), attempts AS (
+    DELETE FROM django_reliable_jobs_attempt WHERE job_id IN (SELECT id FROM old)
+), requests AS (
+    DELETE FROM django_reliable_jobs_cancelrequest WHERE job_id IN (SELECT id FROM old)
+)
+DELETE FROM django_reliable_jobs_job WHERE id IN (SELECT id FROM old)
+"""
+
+
+def promote(using: str) -> int:
+    """Make due scheduled jobs READY, oldest first, at most one batch; return how many."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(PROMOTE, {"moment": clock.moment(), "batch": BATCH})
+        return sum(jobs for jobs, _ in cursor.fetchall())
+
+
+def rescue(using: str, *, uniform: Callable[[], float] = random.random) -> int:
+    """Take the jobs of workers whose lease ran out; return how many.
+
+    Call only from a process that has reached the database without a break for a whole lease: after an outage of the server
+    the living have not renewed either.
+    """
+    rescued, seen = 0, [0]
+    while True:
+        with short_transaction(using) as cursor:
+            cursor.execute(LOST_WORKER, {"seen": seen})
+            worker = cursor.fetchone()
+            if worker is None:
+                return rescued
+            seen.append(worker[0])
+            cursor.execute(THEIR_JOBS, {"id": worker[0], "batch": RESCUE_BATCH})
+            endings = [_loss(row, worker, uniform) for row in cursor.fetchall()]
+            rescued += (
+                len(lifecycle.end(using, endings, worker=f"{worker[1]}:{worker[2]}"))
+                if endings
+                else 0
+            )
+            if len(endings) == RESCUE_BATCH:
+                seen.pop()
+            cursor.execute(FORGET_WORKER, {"id": worker[0]})
+
+
+def _loss(row: tuple[Any, ...], worker: tuple[Any, ...], uniform: Callable[[], float]) -> Ending:
+    job_id, token, _, losses, max_attempts, age = row
+    _, host, pid, heartbeat_at = worker
+    message = (
+        f"the worker on {host}, process {pid}, was lost; its last heartbeat was at {heartbeat_at}"
+    )
+    told = {
+        "error_class": "WorkerLost",
+        "error_message": message,
+        "attempt": Attempt.Outcome.LOST.value,
+        "is_loss": True,
+    }
+    if max_attempts == 1:
+        reason = f"{message}; max_attempts=1 allows no second start"
+        outcome = Outcome(status=Job.Status.DEAD.value, reason=reason, **told)
+    elif losses + 1 >= settings.MAX_LOSSES:
+        reason = f"{message}; {losses + 1} workers in a row were lost running this job"
+        outcome = Outcome(status=Job.Status.DEAD.value, reason=reason, uses_attempt=False, **told)
+    elif losses == 0:
+        outcome = Outcome(status=Job.Status.READY.value, uses_attempt=False, **told)
+    else:
+        delay = min(5 * 2 ** (losses - 1), 60) * (1 + uniform())
+        outcome = Outcome(
+            status=Job.Status.SCHEDULED.value, delay=delay, uses_attempt=False, **told
+        )
+    return Ending(job_id, token, outcome, started_ago=age)
+
+
+def honour_cancel_requests(using: str) -> int:
+    """Cancel what was asked to cancel while it ran and is at rest again; return how many requests were answered."""
+    return _execute(using, HONOUR_CANCEL_REQUESTS, batch=BATCH)
+
+
+def resume_queues(using: str) -> int:
+    """Resume paused queues whose `resume_at` has come; return how many."""
+    return _execute(using, RESUME_QUEUES)
+
+
+def prune(using: str, *, batches: int | None = None) -> int:
+    """Delete ended jobs older than RETENTION with all that belongs to them, in batches; return how many jobs."""
+    deleted = 0
+    for status in Job.ENDED:
+        age = settings.retention_of(status)
+        count, left = BATCH, batches
+        while age is not None and count == BATCH and left != 0:
+            count = _execute(using, PRUNE, status=status.value, age=age, batch=BATCH)
+            deleted += count
+            left = None if left is None else left - 1
+    return deleted
+
+
+def _execute(using: str, statement: str, **parameters: object) -> int:
+    with connections[using].cursor() as cursor:
+        cursor.execute(statement, {"moment": clock.moment(), **parameters})
+        return int(cursor.rowcount)

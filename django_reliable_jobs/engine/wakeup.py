@@ -1,0 +1,56 @@
+"""NOTIFY: a hint that a queue has work. Polling is the truth.
+
+A statement that makes a job ready notifies only if a worker that serves the queue is marked idle: a busy fleet needs no
+hint, and NOTIFY makes commits wait for each other. The race with a worker that is about to sleep is closed on the worker's
+side: it marks itself idle, then looks once more, then polls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from django.db import connections
+
+CHANNEL = "django_reliable_jobs"
+
+# %s is an SQL expression for the queue's name. A scalar subquery: evaluated once per row that it is selected with.
+NOTIFY_IDLE = (
+    f"(SELECT pg_notify('{CHANNEL}', %s) WHERE EXISTS (SELECT 1 FROM django_reliable_jobs_worker worker"
+    " WHERE worker.is_idle AND worker.lost_at IS NULL AND (worker.queues IS NULL OR %s = ANY(worker.queues))"
+    " AND %s <> ALL(worker.excluded_queues)))"
+)
+
+
+def notify_idle(queue_expression: str) -> str:
+    """Return the SQL that notifies idle workers of the queue that an SQL expression names."""
+    return NOTIFY_IDLE.replace("%s", queue_expression)
+
+
+def is_pooled(using: str) -> bool:
+    """Return whether a transaction pooler stands between us and PostgreSQL, so that LISTEN would hear nothing.
+
+    The pooler answers the client with a process id of its own making; the server names the real one.
+    """
+    connection = connections[using]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        server_pid = cursor.fetchone()[0]
+    return bool(connection.connection.info.backend_pid != server_pid)
+
+
+@contextmanager
+def listening(using: str, dsn: str | None) -> Iterator[psycopg.Connection]:
+    """Open an autocommit connection of its own that listens, from `dsn` or as Django connects to `using`."""
+    if dsn is None:
+        wrapper = connections[using]
+        connection = wrapper.get_new_connection(wrapper.get_connection_params())
+        connection.autocommit = True
+    else:
+        connection = psycopg.connect(dsn, autocommit=True)
+    try:
+        connection.execute(f"LISTEN {CHANNEL}")
+        yield connection
+    finally:
+        connection.close()

@@ -1,0 +1,112 @@
+"""Every exception of the package.
+
+Exception
+├── ReliableJobsError
+│   ├── InvalidTask            (TypeError)    a declaration that can't hold
+│   ├── InvalidArguments       (TypeError)    arguments that a job can't carry
+│   ├── InvalidRecurrence      (ValueError)   a cron expression, zone or rule that can't hold
+│   ├── UnknownTask            (LookupError)
+│   ├── DuplicateJob
+│   ├── InvalidResult          (TypeError)
+│   └── JobFailed                             what Job.wait() raises
+└── Ending                                    raised by a task to choose its ending
+    ├── Retry, Snooze
+    └── Cancel, Fail
+BaseException
+└── Interruption               ends an attempt from outside; `except Exception` lets it through
+    ├── LeaseLost
+    └── Stopping
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+
+class ReliableJobsError(Exception):
+    """The root of what this package raises to report a fault."""
+
+
+class InvalidTask(ReliableJobsError, TypeError):
+    """A task can't be declared like this."""
+
+
+class InvalidArguments(ReliableJobsError, TypeError):
+    """A job can't be enqueued with these arguments; nothing was inserted."""
+
+
+class InvalidRecurrence(ReliableJobsError, ValueError):
+    """A recurrence can't be declared like this."""
+
+
+class UnknownTask(ReliableJobsError, LookupError):
+    """No task is declared under this name."""
+
+
+class DuplicateJob(ReliableJobsError):
+    """A live job holds the same unique key. `job` is that job."""
+
+    def __init__(self, job: Any) -> None:
+        super().__init__(
+            f"job {job.pk} of task {job.task} holds the same unique key and has not ended"
+        )
+        self.job = job
+
+
+class InvalidResult(ReliableJobsError, TypeError):
+    """A task returned what can't be stored as JSON."""
+
+
+class JobFailed(ReliableJobsError):
+    """The job that was waited for ended without success. `job` is its row."""
+
+    def __init__(self, job: Any) -> None:
+        super().__init__(
+            f"job {job.pk} of task {job.task} ended {job.status}: {job.reason or 'no reason recorded'}"
+        )
+        self.job = job
+
+
+class Ending(Exception):
+    """Raised inside a task to choose how its attempt ends. `reason` is kept with the attempt."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Retry(Ending):
+    """Try again after `after` (seconds, timedelta or aware datetime; None: the task's backoff). Uses an attempt."""
+
+    def __init__(self, after: float | timedelta | datetime | None = None, reason: str = "") -> None:
+        super().__init__(reason)
+        self.after = after
+
+
+class Snooze(Ending):
+    """Run again after `after` (seconds, timedelta or aware datetime). Uses no attempt."""
+
+    def __init__(self, after: float | timedelta | datetime, reason: str = "") -> None:
+        super().__init__(reason)
+        self.after = after
+
+
+class Cancel(Ending):
+    """End the job as CANCELLED."""
+
+
+class Fail(Ending):
+    """End the job as DEAD now, whatever attempts are left."""
+
+
+class Interruption(BaseException):
+    """Ends the running attempt from outside. Not an Exception, so that a task's own handlers let it pass."""
+
+
+class LeaseLost(Interruption):
+    """This attempt was replaced: it can write nothing more."""
+
+
+class Stopping(Interruption):
+    """The worker is stopping, or the job was asked to cancel: the attempt ends here, at a safe point."""

@@ -1,0 +1,8 @@
+"""What is stored. Rows are changed by the functions of `engine`, never by `save()`."""
+
+from __future__ import annotations
+
+from django_reliable_jobs.models.fleet import Queue, Worker
+from django_reliable_jobs.models.job import Attempt, CancelRequest, Job
+
+__all__ = ["Attempt", "CancelRequest", "Job", "Queue", "Worker"]

@@ -1,0 +1,239 @@
+"""Job, its attempts, and the wish to cancel it."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import Any
+
+from django.db import models
+from django.db.models import F, Q
+from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
+
+from django_reliable_jobs.exceptions import JobFailed
+
+
+class Job(models.Model):
+    """One call of a task, from enqueue to its end.
+
+    Written at insert, promotion, claim and end, and not in between. The partial indexes hold only what their reader needs:
+    an ordinary job that succeeds writes six index entries in its life.
+    """
+
+    class Status(models.TextChoices):
+        SCHEDULED = "SCHEDULED", _("scheduled")
+        READY = "READY", _("ready")
+        RUNNING = "RUNNING", _("running")
+        WAITING = "WAITING", _("waiting")
+        SUCCEEDED = "SUCCEEDED", _("succeeded")
+        DEAD = "DEAD", _("dead")
+        CANCELLED = "CANCELLED", _("cancelled")
+
+    class Compensation(models.TextChoices):
+        NONE = "none", _("none")
+        RUNNING = "running", _("running")
+        DONE = "done", _("done")
+        FAILED = "failed", _("failed")
+
+    LIVE = (Status.SCHEDULED, Status.READY, Status.RUNNING, Status.WAITING)
+    ENDED = (Status.SUCCEEDED, Status.DEAD, Status.CANCELLED)
+
+    task = models.CharField(_("task"), max_length=255)
+    queue_name = models.CharField(_("queue"), max_length=64, db_default="default")
+    priority = models.SmallIntegerField(_("priority"), db_default=0)
+    args = models.JSONField(
+        _("positional arguments"), db_default=models.Value([], models.JSONField())
+    )
+    kwargs = models.JSONField(
+        _("keyword arguments"), db_default=models.Value({}, models.JSONField())
+    )
+    status = models.CharField(_("status"), max_length=10, choices=Status, db_default=Status.READY)
+    run_after = models.DateTimeField(_("due"), db_default=Now())
+    created_at = models.DateTimeField(_("enqueued"), db_default=Now())
+    first_started_at = models.DateTimeField(_("first started"), null=True)
+    started_at = models.DateTimeField(_("last started"), null=True)
+    finished_at = models.DateTimeField(_("finished"), null=True)
+    attempt = models.SmallIntegerField(_("attempts used"), db_default=0)
+    max_attempts = models.SmallIntegerField(_("attempts allowed"), db_default=1)
+    claims = models.IntegerField(_("claims"), db_default=0)
+    losses = models.SmallIntegerField(_("consecutive losses"), db_default=0)
+    run = models.SmallIntegerField(_("run"), db_default=1)
+    token = models.BigIntegerField(_("token"), null=True)  # the fence; stays after the end
+    worker_id = models.BigIntegerField(
+        _("worker"), null=True
+    )  # of the last claim; no foreign key: workers come and go
+    result = models.JSONField(_("result"), null=True)
+    reason = models.TextField(_("reason"), null=True)  # noqa: DJ001 - NULL keeps the ordinary row narrow
+    unique_hash = models.BinaryField(_("unique key (hash)"), max_length=16, null=True)
+    unique_until_start = models.BooleanField(_("unique until start"), db_default=False)
+    concurrency_key = models.CharField(_("concurrency key"), max_length=255, null=True)  # noqa: DJ001
+    rate_key = models.CharField(_("rate key"), max_length=255, null=True)  # noqa: DJ001
+    serial_key = models.CharField(_("serial key"), max_length=255, null=True)  # noqa: DJ001
+    schedule_id = models.BigIntegerField(_("schedule"), null=True)
+    slot = models.DateTimeField(_("slot"), null=True)
+    start_before = models.DateTimeField(_("start before"), null=True)
+    expires_at = models.DateTimeField(_("expires"), null=True)
+    parent_id = models.BigIntegerField(_("parent"), null=True)
+    batch_id = models.BigIntegerField(_("batch"), null=True)
+    meta = models.JSONField(_("meta"), null=True)
+    compensation = models.CharField(
+        _("compensation"), max_length=8, choices=Compensation, db_default=Compensation.NONE
+    )
+
+    created = True  # False on the job that enqueue() found instead of inserting one
+
+    class Meta:
+        verbose_name = _("job")
+        verbose_name_plural = _("jobs")
+        constraints = [
+            models.CheckConstraint(
+                name="reliable_job_priority_in_range",
+                condition=Q(priority__gte=-100, priority__lte=100),
+            ),
+            models.CheckConstraint(
+                name="reliable_job_running_has_owner",
+                condition=~Q(status="RUNNING")
+                | Q(token__isnull=False, worker_id__isnull=False, started_at__isnull=False),
+            ),
+            models.CheckConstraint(
+                name="reliable_job_ended_has_moment",
+                condition=Q(
+                    finished_at__isnull=False, status__in=("SUCCEEDED", "DEAD", "CANCELLED")
+                )
+                | Q(
+                    finished_at__isnull=True,
+                    status__in=("SCHEDULED", "READY", "RUNNING", "WAITING"),
+                ),
+            ),
+            models.CheckConstraint(
+                name="reliable_job_counts_in_range",
+                condition=Q(attempt__gte=0, max_attempts__gte=1, losses__gte=0, run__gte=1)
+                & Q(claims__gte=F("attempt")),
+            ),
+            models.UniqueConstraint(
+                name="reliable_job_unique",
+                fields=["unique_hash"],
+                condition=Q(
+                    unique_hash__isnull=False,
+                    status__in=("SCHEDULED", "READY", "RUNNING", "WAITING"),
+                ),
+            ),
+        ]
+        indexes = [
+            models.Index(
+                name="reliable_job_ready",
+                fields=["queue_name", "priority", "run_after", "id"],
+                condition=Q(
+                    status="READY",
+                    concurrency_key__isnull=True,
+                    rate_key__isnull=True,
+                    serial_key__isnull=True,
+                ),
+            ),
+            models.Index(
+                name="reliable_job_due", fields=["run_after", "id"], condition=Q(status="SCHEDULED")
+            ),
+            models.Index(
+                name="reliable_job_running", fields=["worker_id"], condition=Q(status="RUNNING")
+            ),
+            models.Index(
+                name="reliable_job_finished",
+                fields=["status", "finished_at"],
+                condition=Q(finished_at__isnull=False),
+            ),
+            models.Index(
+                name="reliable_job_dead", fields=["task", "id"], condition=Q(status="DEAD")
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.task} #{self.pk}"
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status in self.ENDED
+
+    def wait(self, timeout: float | timedelta | None = None) -> Any:
+        """Wait until the job has ended and return its result; for scripts and tests.
+
+        Raises JobFailed if it ended without success, TimeoutError after `timeout` (seconds or timedelta). Inside a
+        transaction the job can't be seen by a worker yet, so that waiting there raises RuntimeError.
+        """
+        from django.db import connections
+
+        if connections[self._state.db or "default"].in_atomic_block:
+            raise RuntimeError(
+                "job.wait() inside a transaction would wait for ever: no worker sees the job before COMMIT"
+            )
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        deadline = None if seconds is None else time.monotonic() + seconds
+        pause = 0.005
+        while True:
+            self.refresh_from_db()
+            if self.has_ended:
+                break
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError(
+                    f"job {self.pk} of task {self.task} is still {self.status} after {seconds} s"
+                )
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.25)
+        if self.status != self.Status.SUCCEEDED:
+            raise JobFailed(self)
+        return self.result
+
+
+class Attempt(models.Model):
+    """One execution that did not succeed. A success writes none: the job's own row tells it."""
+
+    class Outcome(models.TextChoices):
+        FAILED = "failed", _("failed")
+        LOST = "lost", _("lost")
+        INTERRUPTED = "interrupted", _("interrupted")
+        SNOOZED = "snoozed", _("snoozed")
+        CANCELLED = "cancelled", _("cancelled")
+
+    job = models.ForeignKey(Job, models.CASCADE, related_name="attempts", verbose_name=_("job"))
+    number = models.SmallIntegerField(_("attempt"))
+    claim = models.IntegerField(_("claim"))
+    run = models.SmallIntegerField(_("run"), db_default=1)
+    outcome = models.CharField(_("outcome"), max_length=11, choices=Outcome)
+    started_at = models.DateTimeField(_("started"))
+    finished_at = models.DateTimeField(_("finished"))
+    worker = models.CharField(_("worker"), max_length=255)
+    error_class = models.CharField(_("error class"), max_length=255, db_default="")
+    error_message = models.TextField(_("error message"), db_default="")
+    traceback = models.TextField(_("traceback"), db_default="")
+
+    class Meta:
+        verbose_name = _("attempt")
+        verbose_name_plural = _("attempts")
+        ordering = ["claim"]
+        constraints = [
+            models.UniqueConstraint(name="reliable_attempt_once", fields=["job", "claim"])
+        ]
+
+    def __str__(self) -> str:
+        return f"#{self.job_id} {self.number}: {self.outcome}"
+
+    @property
+    def duration(self) -> timedelta:
+        return self.finished_at - self.started_at
+
+
+class CancelRequest(models.Model):
+    """The wish that a running job ends. Read with the heartbeat of its worker; gone when the attempt ends."""
+
+    job = models.OneToOneField(
+        Job, models.CASCADE, primary_key=True, related_name="+", verbose_name=_("job")
+    )
+    requested_at = models.DateTimeField(_("requested"), db_default=Now())
+    reason = models.TextField(_("reason"), db_default="")
+
+    class Meta:
+        verbose_name = _("cancel request")
+        verbose_name_plural = _("cancel requests")
+
+    def __str__(self) -> str:
+        return f"#{self.job_id}"

@@ -1,0 +1,262 @@
+"""One claimed job -> Outcome: resolve the task, enter its context, call it, and judge what came out."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import traceback
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from django_reliable_jobs import arguments, clock, registry
+from django_reliable_jobs.conf import settings
+from django_reliable_jobs.context import JobContext, StopFlag, entered
+from django_reliable_jobs.engine.claim import ClaimedJob
+from django_reliable_jobs.engine.lifecycle import Outcome
+from django_reliable_jobs.exceptions import (
+    Cancel,
+    Fail,
+    InvalidResult,
+    LeaseLost,
+    Retry,
+    Snooze,
+    Stopping,
+)
+from django_reliable_jobs.models import Attempt, Job
+from django_reliable_jobs.retry import as_seconds
+
+logger = logging.getLogger("django_reliable_jobs")
+
+READY, SCHEDULED = Job.Status.READY.value, Job.Status.SCHEDULED.value
+DEAD, CANCELLED = Job.Status.DEAD.value, Job.Status.CANCELLED.value
+SUCCEEDED = Job.Status.SUCCEEDED.value
+
+NO_RESULT = Outcome(status=SUCCEEDED)  # the most frequent outcome, made once
+RELEASED = Outcome(status=READY, uses_attempt=False)  # never started
+INTERRUPTED = Outcome(
+    status=READY,
+    attempt=Attempt.Outcome.INTERRUPTED.value,
+    uses_attempt=False,
+    error_message="the worker stopped before the job had ended",
+)
+
+CallTask = Callable[[registry.Task[..., Any], list[Any], dict[str, Any]], Any]
+
+
+def execute(job: ClaimedJob, flag: StopFlag, *, using: str, call: CallTask) -> Outcome | None:
+    """Run one claimed job and return its outcome, or None if it was replaced and has nothing to record.
+
+    `call` calls the task's function: here for plain functions, on the event loop for coroutines. Never raises.
+    """
+    if job.is_late:
+        return Outcome(
+            status=CANCELLED, uses_attempt=False, reason="expired: it was not started in time"
+        )
+    task = registry.find(job.task)
+    if task is None:
+        return _put_back_unknown(job)
+    context = context_of(job, flag, using)
+    try:
+        with entered(context):
+            args = arguments.load(job.args)
+            result = call(
+                task, [context, *args] if task.takes_context else args, arguments.load(job.kwargs)
+            )
+        if result is None:
+            return NO_RESULT
+        return Outcome(
+            status=SUCCEEDED,
+            result=arguments.dump_result(
+                result, task=task.name, max_bytes=settings.MAX_RESULT_BYTES
+            ),
+        )
+    except BaseException as error:
+        try:
+            return _judge(task, job, flag, error)
+        except (
+            Exception
+        ) as fault:  # a Snooze or Retry with a span that is none, a message that can't be formatted
+            return _retry_or_die(task, job, fault)
+
+
+def call_here(task: registry.Task[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Call a task in this thread; a coroutine function on an event loop of its own."""
+    if inspect.iscoroutinefunction(task.function):
+        from asgiref.sync import async_to_sync
+
+        return async_to_sync(task.function)(*args, **kwargs)
+    return task.function(*args, **kwargs)
+
+
+def context_of(job: ClaimedJob, flag: StopFlag, using: str) -> JobContext:
+    """Return what the task sees of its job."""
+    return JobContext(
+        id=job.id,
+        task_name=job.task,
+        attempt=job.attempt,
+        max_attempts=job.max_attempts,
+        claims=job.claims,
+        queue_name=job.queue_name,
+        run=job.run,
+        using=using,
+        schedule=job.schedule_id,
+        slot=job.slot,
+        _stop=flag,
+    )
+
+
+def _put_back_unknown(job: ClaimedJob) -> Outcome:
+    # Claims that became no attempt grow with every worker that put it back, so the delay does too.
+    delay = min(2.0 ** min(job.claims - job.attempt + 1, 9), 300)
+    logger.error(
+        "job %s names the task %r, which this worker does not know; put back for %.0f s",
+        job.id,
+        job.task,
+        delay,
+    )
+    reason = f"no worker that claimed it knows the task {job.task!r}: is the release that declares it deployed?"
+    return Outcome(status=SCHEDULED, delay=delay, uses_attempt=False, reason=reason)
+
+
+def _judge(
+    task: registry.Task[..., Any], job: ClaimedJob, flag: StopFlag, error: BaseException
+) -> Outcome | None:
+    match error:
+        case LeaseLost():
+            logger.warning(
+                "job %s (%s) was replaced: its attempt ends without a record", job.id, job.task
+            )
+            return None
+        case Stopping():
+            if flag.reason == "cancel":
+                return _recorded(
+                    error,
+                    status=CANCELLED,
+                    attempt=Attempt.Outcome.CANCELLED,
+                    reason="cancelled on request",
+                )
+            return INTERRUPTED
+        case Cancel():
+            reason = error.reason or "cancelled by its task"
+            return _recorded(
+                error, status=CANCELLED, attempt=Attempt.Outcome.CANCELLED, reason=reason
+            )
+        case Snooze():
+            delay = _span(error.after)
+            return _recorded(
+                error,
+                status=SCHEDULED,
+                attempt=Attempt.Outcome.SNOOZED,
+                delay=delay,
+                uses_attempt=False,
+                reason=error.reason,
+            )
+        case Fail():
+            return _recorded(
+                error, status=DEAD, reason=error.reason or "failed for good by its task"
+            )
+        case InvalidResult():
+            return _recorded(error, status=DEAD, reason=str(error))
+    return _retry_or_die(task, job, error)
+
+
+def _retry_or_die(task: registry.Task[..., Any], job: ClaimedJob, error: BaseException) -> Outcome:
+    asked = error.after if isinstance(error, Retry) else None
+    reason = (error.reason if isinstance(error, Retry) else "") or _one_line(error)
+    policy = task.retry_policy
+    try:
+        if asked is not None:
+            delay = _span(asked) if job.attempt < job.max_attempts else None
+        elif isinstance(error, Retry):
+            delay = (
+                as_seconds(policy.backoff(job.attempt, error))
+                if job.attempt < job.max_attempts
+                else None
+            )
+        else:
+            delay = policy.delay_after(
+                _as_exception(error), attempt=job.attempt, max_attempts=job.max_attempts
+            )
+    except Exception as fault:
+        logger.exception(
+            "the backoff of %s failed; its job %s is tried again after a minute", task.name, job.id
+        )
+        delay, reason = 60.0, f"{reason} (and its backoff failed: {_one_line(fault)})"
+    if delay is None:
+        logger.error(
+            "job %s (%s) is dead after attempt %s: %s",
+            job.id,
+            job.task,
+            job.attempt,
+            reason,
+            exc_info=error,
+        )
+        return _recorded(error, status=DEAD, reason=reason)
+    logger.warning(
+        "job %s (%s), attempt %s of %s, failed: %s; again in %.1f s",
+        *(job.id, job.task, job.attempt, job.max_attempts, reason, delay),
+    )
+    return _recorded(error, status=SCHEDULED if delay > 0 else READY, delay=delay, reason=reason)
+
+
+def _as_exception(error: BaseException) -> BaseException:
+    # SystemExit and KeyboardInterrupt raised by a task end its attempt like any failure, not the worker.
+    return error if isinstance(error, Exception) else RuntimeError(_one_line(error))
+
+
+def _span(after: float | timedelta | datetime) -> float:
+    if isinstance(after, datetime):
+        return max((after - (clock.moment() or timezone.now())).total_seconds(), 0.0)
+    return as_seconds(after) or 0.0
+
+
+def _recorded(
+    error: BaseException,
+    *,
+    status: str,
+    attempt: str = Attempt.Outcome.FAILED.value,
+    delay: float | None = None,
+    uses_attempt: bool = True,
+    reason: str | None = None,
+) -> Outcome:
+    return Outcome(
+        status=status,
+        attempt=str(attempt),
+        delay=delay,
+        uses_attempt=uses_attempt,
+        reason=_stored(reason, 1000) if reason else None,
+        error_class=f"{type(error).__module__}.{type(error).__qualname__}".removeprefix(
+            "builtins."
+        ),
+        error_message=_stored(_message(error), settings.MAX_ERROR_CHARACTERS // 4),
+        traceback=_stored(_traceback(error), settings.MAX_ERROR_CHARACTERS),
+    )
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as fault:
+        return f"(its __str__ raised {type(fault).__name__})"
+
+
+def _one_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {_message(error)}".splitlines()[0][:500]
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception:  # an exception whose own parts raise when they are formatted
+        return "".join(traceback.format_tb(error.__traceback__))
+
+
+def _stored(text: str, limit: int) -> str:
+    """Return the text as PostgreSQL can store it, its middle cut out if it is longer than `limit`."""
+    if len(text) > limit:
+        half = limit // 2 - 20
+        text = f"{text[:half]}\n… {len(text) - 2 * half} characters cut …\n{text[-half:]}"
+    return arguments.without_bad_characters(text)

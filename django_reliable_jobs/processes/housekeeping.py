@@ -1,0 +1,63 @@
+"""The thread that does what any process may do for all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from django_reliable_jobs.conf import settings
+from django_reliable_jobs.engine import claim, maintenance
+from django_reliable_jobs.processes.loop import Loop
+
+if TYPE_CHECKING:
+    from django_reliable_jobs.processes.worker import Worker
+
+SWEEP_SECONDS = 5.0
+PRUNE_SECONDS = 60.0
+PRUNE_BATCHES = 10
+PATIENCE_SECONDS = 2.0  # in the line for the lock of a job that was passed over
+
+
+class Housekeeping(Loop):
+    """Rescues from lost workers, honours cancel requests, prunes; claims what SKIP LOCKED passes over."""
+
+    def __init__(self, worker: Worker, *, on_death: Callable[[str, BaseException], None]) -> None:
+        super().__init__("housekeeping", self._sweep, on_death=on_death)
+        self._worker = worker
+        self._passed_over: set[int] = set()
+        self._reached_since: float | None = None
+        self._swept_at = 0.0
+        self._pruned_at = time.monotonic()
+
+    def claim_passed_over(self, job_id: int) -> None:
+        """Claim this ready job with a waiting lock, and hand it to the worker."""
+        self._passed_over.add(job_id)
+        self.wake()
+
+    def _sweep(self) -> float:
+        using, now = self._worker.using, time.monotonic()
+        while self._passed_over:
+            job = claim.claim_passed_over(
+                using, self._worker.identity.id, self._passed_over.pop(), patience=PATIENCE_SECONDS
+            )
+            if job is not None:
+                self._worker.adopt(job)
+        pause = min(SWEEP_SECONDS, settings.LEASE_SECONDS / 3)
+        if now - self._swept_at < pause:
+            return pause - (now - self._swept_at)
+        self._swept_at = now
+        maintenance.honour_cancel_requests(using)
+        if self._may_rescue(now) and maintenance.rescue(using):
+            self._worker.wake()
+        if now - self._pruned_at >= PRUNE_SECONDS:
+            self._pruned_at = now
+            maintenance.resume_queues(using)
+            maintenance.prune(using, batches=PRUNE_BATCHES)
+        return pause
+
+    def _may_rescue(self, now: float) -> bool:
+        """Return whether the database was reached without a break for a whole lease: else the living look lost too."""
+        if self._reached_since is None or self.failed_since(self._reached_since):
+            self._reached_since = now
+        return now - self._reached_since >= settings.LEASE_SECONDS

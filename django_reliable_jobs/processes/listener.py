@@ -1,0 +1,56 @@
+"""The thread that turns NOTIFY into a wake-up. Without it a worker polls: later, never wrong."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import psycopg
+from django.db.utils import OperationalError
+
+from django_reliable_jobs.conf import settings
+from django_reliable_jobs.engine import wakeup
+from django_reliable_jobs.processes.loop import Loop
+
+if TYPE_CHECKING:
+    from django_reliable_jobs.processes.worker import Worker
+
+logger = logging.getLogger("django_reliable_jobs")
+
+TURN_SECONDS = 5.0  # how long one turn listens, and so how soon a stop is seen
+NEVER = 3600.0
+
+
+class Listener(Loop):
+    """Listens on a connection of its own, unless LISTEN is off or a transaction pooler would swallow the notifications."""
+
+    def __init__(self, worker: Worker, *, on_death: Callable[[str, BaseException], None]) -> None:
+        super().__init__("listener", self._listen, on_death=on_death)
+        self._worker = worker
+
+    def _listen(self) -> float:
+        if settings.LISTEN == "off":
+            return NEVER
+        dsn = None if settings.LISTEN == "auto" else settings.LISTEN
+        if dsn is None and wakeup.is_pooled(self._worker.using):
+            logger.warning(
+                "the database is reached through a transaction pooler, so NOTIFY can't be heard: new jobs start within %s s."
+                " Set LISTEN to a DSN that reaches PostgreSQL directly to start them at once, or to 'off'.",
+                settings.POLL_SECONDS,
+            )
+            return NEVER
+        try:
+            with wakeup.listening(self._worker.using, dsn) as connection:
+                self._hear(connection)
+        except psycopg.Error as error:
+            raise OperationalError(str(error)) from error
+        return 0.0
+
+    def _hear(self, connection: psycopg.Connection) -> None:
+        self._worker.wake()  # what was notified while nobody listened
+        while not self.is_stopping:
+            for notification in connection.notifies(timeout=TURN_SECONDS, stop_after=1):
+                if self._worker.queues.serves(notification.payload):
+                    self._worker.wake()
+            self.mark_turn()

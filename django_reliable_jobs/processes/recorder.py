@@ -1,0 +1,159 @@
+"""The jobs that a worker holds, and the recording of how they ended."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from typing import Literal
+
+from django_reliable_jobs.engine import lifecycle
+from django_reliable_jobs.engine.lifecycle import Ending
+from django_reliable_jobs.models import Job
+from django_reliable_jobs.processes.execution import INTERRUPTED, RELEASED
+from django_reliable_jobs.processes.pool import HeldJob
+
+logger = logging.getLogger("django_reliable_jobs")
+
+LOCKED_PAUSE = 0.05  # seconds until a row that somebody held is tried again
+
+
+class Recorder:
+    """Keeps each held job until its ending is written, or known to be somebody else's.
+
+    Used by the worker's own thread; the heartbeat only reads `tokens` and raises flags.
+    """
+
+    def __init__(self, using: str, worker: str) -> None:
+        self.using = using
+        self.worker = worker
+        self._held: dict[int, HeldJob] = {}
+        self._ended: list[HeldJob] = []
+        self._locked: list[HeldJob] = []
+        self._locked_until = 0.0
+        self._changing = threading.Lock()
+
+    @property
+    def in_hand(self) -> int:
+        """How many held jobs have not ended."""
+        return len(self._held) - len(self._ended) - len(self._locked)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._held
+
+    def tokens(self) -> set[int]:
+        with self._changing:
+            return set(self._held)
+
+    def running(self) -> list[HeldJob]:
+        with self._changing:
+            return [
+                held
+                for held in self._held.values()
+                if held.started is not None and held.ended is None
+            ]
+
+    def hold(self, held: HeldJob) -> None:
+        with self._changing:
+            self._held[held.job.token] = held
+
+    def add_ended(self, held: HeldJob) -> None:
+        """Take note of a job that has ended; one that is no longer held, or was replaced, is forgotten."""
+        if held.job.token not in self._held:
+            return
+        if held.outcome is None:
+            self._forget([held.job.token])
+        else:
+            self._ended.append(held)
+
+    def flag(
+        self, tokens: Sequence[int] | set[int] | None, reason: Literal["shutdown", "cancel", "lost"]
+    ) -> None:
+        """Ask jobs (None: all) to end at their next safe point. What was asked first stays, except by a lost lease."""
+        with self._changing:
+            for token, held in self._held.items():
+                if (tokens is None or token in tokens) and (
+                    held.flag.reason is None or reason == "lost"
+                ):
+                    held.flag.reason = reason
+
+    def abandon(self) -> None:
+        """Forget every held job: the lease was lost, and with it the right to record anything."""
+        self.flag(None, "lost")
+        with self._changing:
+            self._held.clear()
+        self._ended.clear()
+        self._locked.clear()
+
+    def successes(self) -> list[Ending]:
+        """Return the successes that wait to be recorded by an exchange."""
+        self._admit_locked()
+        return [
+            _ending(held) for held in self._ended if held.outcome.status == Job.Status.SUCCEEDED
+        ]  # type: ignore[union-attr]
+
+    def record_others(self) -> None:
+        """Record every ending that is not a success."""
+        self._admit_locked()
+        others = [
+            _ending(held) for held in self._ended if held.outcome.status != Job.Status.SUCCEEDED
+        ]  # type: ignore[union-attr]
+        if others:
+            self.settle(others, lifecycle.end(self.using, others, worker=self.worker))
+
+    def release(self, unstarted: Sequence[HeldJob]) -> None:
+        """Give back jobs that no thread has started: they keep their place in the line and use no attempt."""
+        for held in unstarted:
+            held.outcome = RELEASED
+            self.add_ended(held)
+        self.record_others()
+
+    def interrupt_running(self) -> int:
+        """Give back the jobs that still run. The last act before the process exits: nothing runs twice at once."""
+        running = self.running()
+        for held in running:
+            held.ended, held.outcome = time.monotonic(), INTERRUPTED
+            self.add_ended(held)
+        self.record_others()
+        return len(running)
+
+    def settle(self, endings: Sequence[Ending], written: set[int]) -> None:
+        """Forget what was written; find out about the rest: try again what is locked, drop what was replaced."""
+        missing = [each for each in endings if each.job_id not in written]
+        self._forget([each.token for each in endings if each.job_id in written])
+        if not missing:
+            return
+        locked, written_before, replaced = lifecycle.sort_out(self.using, missing)
+        self._put_off({each.token for each in locked})
+        self._forget([each.token for each in [*written_before, *replaced]])
+        for each in replaced:
+            logger.warning("job %s was replaced: what its attempt came to is dropped", each.job_id)
+
+    def _put_off(self, tokens: set[int]) -> None:
+        self._locked += [held for held in self._ended if held.job.token in tokens]
+        self._ended = [held for held in self._ended if held.job.token not in tokens]
+        self._locked_until = time.monotonic() + LOCKED_PAUSE
+
+    def _admit_locked(self) -> None:
+        if self._locked and time.monotonic() >= self._locked_until:
+            self._ended += self._locked
+            self._locked = []
+
+    def _forget(self, tokens: Sequence[int]) -> None:
+        gone = set(tokens)
+        with self._changing:
+            for token in gone:
+                self._held.pop(token, None)
+        self._ended = [held for held in self._ended if held.job.token not in gone]
+
+
+def _ending(held: HeldJob) -> Ending:
+    now = time.monotonic()
+    outcome = held.outcome
+    assert outcome is not None  # noqa: S101 - only ended jobs get here
+    started, ended = held.started or now, held.ended or now
+    return Ending(
+        held.job.id, held.job.token, outcome, max(now - started, 0.0), max(now - ended, 0.0)
+    )

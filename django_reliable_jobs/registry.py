@@ -1,0 +1,282 @@
+"""Declaring tasks and finding them by name. Needs no settings and no models until a job is enqueued."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+
+from django_reliable_jobs import declaration
+from django_reliable_jobs.exceptions import InvalidTask, UnknownTask
+from django_reliable_jobs.retry import Backoff, RetryPolicy, exponential
+
+if TYPE_CHECKING:
+    from django_reliable_jobs.context import JobContext
+    from django_reliable_jobs.models import Job
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+UniqueRule = bool | str | Sequence[str] | Callable[..., str] | None
+OnDuplicate = Literal["keep", "replace", "postpone", "raise"]
+
+_tasks: dict[str, Task[..., Any]] = {}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Task(Generic[P, R]):
+    """A declared function: calling it runs it here and now, `enqueue` makes a job of it."""
+
+    function: Callable[..., R]
+    name: str
+    queue_name: str = "default"
+    priority: int = 0
+    max_attempts: int | None = None  # None: the setting MAX_ATTEMPTS
+    retry_policy: RetryPolicy = RetryPolicy()
+    unique: UniqueRule = None
+    unique_until: Literal["end", "start"] = "end"
+    on_duplicate: OnDuplicate = "keep"
+    expires: timedelta | None = None
+    on_dead: Task[..., Any] | str | None = None
+    takes_context: bool = False
+    aliases: tuple[str, ...] = ()
+    signature: inspect.Signature = field(repr=False)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function itself: no job, no context."""
+        return self.function(*args, **kwargs)
+
+    def using(
+        self,
+        *,
+        queue_name: str | None = None,
+        priority: int | None = None,
+        run_after: datetime | timedelta | None = None,
+        unique_key: str | None = None,
+        database: str | None = None,
+    ) -> Placement[P, R]:
+        """Return the task with other choices for the jobs enqueued through it; the task itself stays as it is."""
+        placement: Placement[P, R] = Placement(task=self)
+        return placement.using(
+            queue_name=queue_name,
+            priority=priority,
+            run_after=run_after,
+            unique_key=unique_key,
+            database=database,
+        )
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Make a job of this call, in the caller's transaction: it exists if and only if the caller commits.
+
+        Returns the job; `job.created` is False when `unique` found a live one. Raises InvalidArguments for what a job can't
+        carry (nothing is inserted, the transaction stays usable) and DuplicateJob with `on_duplicate="raise"`.
+        """
+        return Placement(task=self).enqueue(*args, **kwargs)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Do what `enqueue` does, from a coroutine."""
+        return await Placement(task=self).aenqueue(*args, **kwargs)
+
+    def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
+        """Make a job of each dict of keyword arguments, in the caller's transaction, in few round trips.
+
+        Returns a job per dict, in the same order; `job.created` is False for one that `unique` found. All are checked
+        before the first is inserted.
+        """
+        return Placement(task=self).enqueue_many(calls)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement(Generic[P, R]):
+    """A task and the choices for jobs about to be enqueued, made by `Task.using()`."""
+
+    task: Task[P, R]
+    queue_name: str | None = None
+    priority: int | None = None
+    run_after: datetime | timedelta | None = None
+    unique_key: str | None = None
+    database: str | None = None
+
+    def using(
+        self,
+        *,
+        queue_name: str | None = None,
+        priority: int | None = None,
+        run_after: datetime | timedelta | None = None,
+        unique_key: str | None = None,
+        database: str | None = None,
+    ) -> Placement[P, R]:
+        """Return this placement with the given choices replaced. Raises InvalidArguments for a choice that can't hold."""
+        declaration.check_placement(self.task.name, queue_name, priority, run_after, unique_key)
+        given = {
+            "queue_name": queue_name,
+            "priority": priority,
+            "run_after": run_after,
+            "unique_key": unique_key,
+            "database": database,
+        }
+        return replace(self, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """See `Task.enqueue`."""
+        from django_reliable_jobs.engine import enqueue
+
+        return enqueue.enqueue(self, args, kwargs)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """See `Task.aenqueue`."""
+        from asgiref.sync import sync_to_async
+
+        return await sync_to_async(self.enqueue)(*args, **kwargs)
+
+    def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
+        """See `Task.enqueue_many`."""
+        from django_reliable_jobs.engine import enqueue
+
+        return enqueue.enqueue_many(self, calls)
+
+
+@overload
+def task(function: Callable[P, R], /) -> Task[P, R]: ...
+@overload
+def task(
+    *, takes_context: Literal[True], **options: Any
+) -> Callable[[Callable[Concatenate[JobContext, P], R]], Task[P, R]]: ...
+@overload
+def task(
+    *,
+    name: str | None = None,
+    aliases: Sequence[str] = (),
+    queue_name: str = "default",
+    priority: int = 0,
+    max_attempts: int | None = None,
+    backoff: Backoff = ...,
+    retry_on: type[BaseException] | Sequence[type[BaseException]] = ...,
+    give_up_on: type[BaseException] | Sequence[type[BaseException]] = (),
+    unique: UniqueRule = None,
+    unique_until: Literal["end", "start"] = "end",
+    on_duplicate: OnDuplicate = "keep",
+    expires: float | timedelta | None = None,
+    on_dead: Task[..., Any] | str | None = None,
+    takes_context: Literal[False] = False,
+) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+def task(function: Any = None, /, **options: Any) -> Any:
+    """Declare a module-level function as a task.
+
+    `name` is what rows carry (default: module path and qualified name); `aliases` are names of old rows that still run.
+    `max_attempts`, `backoff`, `retry_on` and `give_up_on` decide retries; `unique` names the argument(s) (or True for all, or
+    a function of the keyword arguments that returns text) of which one live job may exist until its `end` or `start`;
+    `expires` (seconds or timedelta) cancels a job that was not started so long after it was due; `on_dead` is enqueued with
+    `job_id` in the transaction in which a job dies. Raises InvalidTask, which names what can't hold and the accepted forms.
+    """
+    if function is not None:
+        return declare(function, **options)
+    return lambda decorated: declare(decorated, **options)
+
+
+def declare(
+    function: Callable[..., R],
+    *,
+    name: str | None = None,
+    aliases: Sequence[str] = (),
+    queue_name: str = "default",
+    priority: int = 0,
+    max_attempts: int | None = None,
+    backoff: Backoff | None = None,
+    retry_on: Any = (Exception,),
+    give_up_on: Any = (),
+    unique: UniqueRule = None,
+    unique_until: Literal["end", "start"] = "end",
+    on_duplicate: OnDuplicate = "keep",
+    expires: float | timedelta | None = None,
+    on_dead: Task[..., Any] | str | None = None,
+    takes_context: bool = False,
+    **unknown: Any,
+) -> Task[..., R]:
+    """Check a declaration, register it and return the Task. `task` is its decorator form."""
+    declaration.refuse_unknown_options(function, unknown, declare)
+    declaration.check_function(function)
+    name = name or f"{function.__module__}.{function.__qualname__}"
+    check = declaration.Declaration(name)
+    declared: Task[..., R] = Task(
+        function=function,
+        name=check.name_of_task(name),
+        queue_name=check.queue_name(queue_name),
+        priority=check.priority(priority),
+        max_attempts=check.max_attempts(max_attempts),
+        retry_policy=RetryPolicy(
+            backoff=check.backoff(exponential() if backoff is None else backoff),
+            retry_on=check.exception_classes("retry_on", retry_on),
+            give_up_on=check.exception_classes("give_up_on", give_up_on),
+        ),
+        signature=(signature := check.signature(function, takes_context)),
+        unique=check.unique(unique, signature),
+        unique_until=check.choice("unique_until", unique_until, ("end", "start")),
+        on_duplicate=check.choice(
+            "on_duplicate", on_duplicate, ("keep", "replace", "postpone", "raise")
+        ),
+        expires=check.span("expires", expires),
+        on_dead=check.on_dead(on_dead),
+        takes_context=check.flag("takes_context", takes_context),
+        aliases=tuple(check.name_of_task(alias) for alias in aliases),
+    )
+    _register(declared)
+    return declared
+
+
+def _register(declared: Task[..., Any]) -> None:
+    for name in (declared.name, *declared.aliases):
+        other = _tasks.get(name)
+        if other is not None and _place(other) != _place(declared):
+            raise InvalidTask(
+                f"two tasks claim the name {name!r}: {_place(other)} and {_place(declared)}; give one of them name=…"
+            )
+    for name in (declared.name, *declared.aliases):
+        _tasks[name] = declared
+
+
+def _place(declared: Task[..., Any]) -> str:
+    return f"{declared.function.__module__}.{declared.function.__qualname__}"
+
+
+def find(name: str) -> Task[..., Any] | None:
+    """Return the task declared under this name or alias, or None."""
+    return _tasks.get(name)
+
+
+def get(name: str) -> Task[..., Any]:
+    """Return the task declared under this name or alias. Raises UnknownTask, which suggests the nearest name."""
+    declared = _tasks.get(name)
+    if declared is None:
+        close = get_close_matches(name, _tasks, n=1)
+        hint = (
+            f"did you mean {close[0]!r}?"
+            if close
+            else "is its module among the `tasks` modules or TASK_MODULES?"
+        )
+        raise UnknownTask(f"no task is declared under the name {name!r}: {hint}")
+    return declared
+
+
+def all_tasks() -> list[Task[..., Any]]:
+    """Return every declared task once, by name."""
+    return [declared for name, declared in sorted(_tasks.items()) if name == declared.name]
+
+
+def autodiscover() -> None:
+    """Import the `tasks` module of each installed app, and TASK_MODULES. An error in one is raised, never swallowed."""
+    from django.apps import apps
+
+    from django_reliable_jobs.conf import settings
+
+    for config in apps.get_app_configs():
+        module = f"{config.name}.tasks"
+        if find_spec(module) is not None:
+            importlib.import_module(module)
+    for module in settings.TASK_MODULES:
+        importlib.import_module(module)

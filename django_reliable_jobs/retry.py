@@ -1,0 +1,85 @@
+"""Whether and when a failed job is tried again: plain maths, no database, no Django."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django_reliable_jobs.exceptions import InvalidTask
+
+Backoff = Callable[[int, BaseException], "float | timedelta | None"]
+
+
+@dataclass(frozen=True)
+class exponential:  # noqa: N801 - reads as a verb where it is used: backoff=exponential(first=5)
+    """Wait `first` seconds after the first failure, then `factor` times longer each time, at most `maximum`.
+
+    Jitter only ever adds: the wait lies between the delay and the delay x (1 + jitter), so a herd is spread and no retry
+    comes earlier than asked. Raises InvalidTask for values that can't hold.
+    """
+
+    first: float = 1
+    factor: float = 2
+    maximum: float = 3600
+    jitter: float = 0.25
+
+    def __post_init__(self) -> None:
+        for name in ("first", "factor", "maximum", "jitter"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise InvalidTask(f"exponential({name}=…) must be a number, not {value!r}")
+        if not 0 <= self.first <= self.maximum < float("inf"):
+            raise InvalidTask("exponential() needs 0 <= first <= maximum (seconds)")
+        if not (1 <= self.factor < float("inf") and 0 <= self.jitter <= 10):
+            raise InvalidTask("exponential() needs factor >= 1 and jitter between 0 and 10")
+
+    def __call__(
+        self,
+        attempt: int,
+        exception: BaseException | None = None,
+        *,
+        uniform: Callable[[], float] = random.random,
+    ) -> float:
+        """Return the seconds to wait after failure number `attempt` (from 1)."""
+        try:
+            delay = min(self.first * self.factor ** (attempt - 1), self.maximum)
+        except OverflowError:
+            delay = self.maximum
+        return delay + delay * self.jitter * uniform()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryPolicy:
+    """What a task says about its failures."""
+
+    backoff: Backoff = exponential()
+    retry_on: tuple[type[BaseException], ...] = (Exception,)
+    give_up_on: tuple[type[BaseException], ...] = ()
+
+    def delay_after(
+        self, exception: BaseException, *, attempt: int, max_attempts: int
+    ) -> float | None:
+        """Return the seconds until the next attempt, or None if there is to be none.
+
+        Raises what a backoff function of the project's raises, and TypeError or ValueError for what it must not return.
+        """
+        if attempt >= max_attempts or isinstance(exception, self.give_up_on):
+            return None
+        if not isinstance(exception, self.retry_on):
+            return None
+        return as_seconds(self.backoff(attempt, exception))
+
+
+def as_seconds(span: float | timedelta | None) -> float | None:
+    """Return a span as seconds; None stays None. Raises TypeError or ValueError for anything that is not a span from now on."""
+    if span is None:
+        return None
+    if isinstance(span, timedelta):
+        span = span.total_seconds()
+    if isinstance(span, bool) or not isinstance(span, int | float):
+        raise TypeError(f"a delay is a number of seconds or a timedelta, not {span!r}")
+    if not 0 <= span <= 100 * 365 * 86400:
+        raise ValueError(f"a delay is between 0 seconds and 100 years, not {span!r}")
+    return float(span)

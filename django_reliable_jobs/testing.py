@@ -1,0 +1,89 @@
+"""For the tests of projects: run jobs in the test's own thread and transaction, and move the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from django.db import connections, transaction
+from django.utils import timezone
+
+from django_reliable_jobs import clock
+from django_reliable_jobs.context import StopFlag
+from django_reliable_jobs.engine import claim, exchange, heartbeat, lifecycle, maintenance
+from django_reliable_jobs.engine.claim import ClaimedJob
+from django_reliable_jobs.engine.lifecycle import Ending
+from django_reliable_jobs.engine.transaction import default_database
+from django_reliable_jobs.models import Job
+from django_reliable_jobs.processes.execution import call_here, execute
+from django_reliable_jobs.processes.queues import QueueOrder
+from django_reliable_jobs.registry import Task
+
+__all__ = ["at", "run_jobs"]
+
+
+@contextmanager
+def at(moment: datetime) -> Iterator[None]:
+    """Take `moment` for now inside the block: what is enqueued, due, promoted, claimed and recorded sees it.
+
+    A naive moment is in the current time zone.
+    """
+    aware = timezone.make_aware(moment) if timezone.is_naive(moment) else moment
+    with clock.moved_to(aware):
+        yield
+
+
+def run_jobs(*, using: str | None = None, max_jobs: int = 1000) -> list[Job]:
+    """Run the jobs that are ready or due, and those that they enqueue, in this thread and connection; return them.
+
+    Works inside a TestCase: each job runs in a savepoint, as its own connection would keep a failed statement from the
+    test's transaction. Retries are not waited for: run them inside `at(later)`. What a job raised is in its row and its
+    attempts. Raises RuntimeError after `max_jobs`: jobs that enqueue each other without end.
+    """
+    using = using or default_database()
+    identity, queues = heartbeat.new_identity("test", 0), QueueOrder()
+    ran: list[int] = []
+    while True:
+        while maintenance.promote(using):
+            pass
+        heads, _ = claim.look(using)
+        if not heads:
+            break
+        arms = queues.arms(heads, queues.seats(heads, 1), 1)
+        _, claimed = exchange.exchange(using, identity.id, [], arms, limit=1, free=1)
+        if not claimed:
+            break
+        if len(ran) >= max_jobs:
+            raise RuntimeError(
+                f"run_jobs() ran {max_jobs} jobs and there are more; do they enqueue each other?"
+            )
+        _run(using, claimed[0])
+        ran.append(claimed[0].id)
+    jobs = Job.objects.using(using).in_bulk(ran)
+    return [jobs[job_id] for job_id in dict.fromkeys(ran) if job_id in jobs]
+
+
+def _run(using: str, job: ClaimedJob) -> None:
+    outcome = execute(job, StopFlag(), using=using, call=_call_in_savepoints)
+    if outcome is not None:
+        lifecycle.end(using, [Ending(job.id, job.token, outcome)], worker="test:0")
+
+
+def _call_in_savepoints(task: Task[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Call a task so that its failed statements leave the test's transactions usable, and its other writes stay."""
+    savepoints = {
+        connection: transaction.savepoint(using=connection.alias)
+        for connection in connections.all(initialized_only=True)
+        if connection.in_atomic_block
+    }
+    try:
+        return call_here(task, args, kwargs)
+    finally:
+        for connection, savepoint in savepoints.items():
+            if connection.needs_rollback or not connection.is_usable():
+                connection.needs_rollback = False
+                transaction.savepoint_rollback(savepoint, using=connection.alias)
+            else:
+                transaction.savepoint_commit(savepoint, using=connection.alias)
