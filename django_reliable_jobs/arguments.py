@@ -35,9 +35,7 @@ def dump_arguments(
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise InvalidArguments(
-            f"{task}{signature} can't be called with these arguments: {error}"
-        ) from None
+        raise InvalidArguments(f"{task}{signature} can't be called with these arguments: {error}") from None
     try:
         texts = _dump(list(args)), _dump(dict(kwargs))
     except ValueError:
@@ -57,9 +55,7 @@ def dump_result(value: Any, *, task: str, max_bytes: int) -> str:
     try:
         text = _dump(value)
     except ValueError:
-        raise InvalidResult(
-            f"{task} returned a value that can't be stored: {_find_fault(value, 'result')}"
-        ) from None
+        raise InvalidResult(f"{task} returned a value that can't be stored: {_find_fault(value, 'result')}") from None
     if len(text) > max_bytes:
         raise InvalidResult(
             f"{task} returned {len(text)} bytes as JSON, more than MAX_RESULT_BYTES ({max_bytes}). Store the data and"
@@ -68,9 +64,7 @@ def dump_result(value: Any, *, task: str, max_bytes: int) -> str:
     return text
 
 
-def call_arguments(
-    signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> dict[str, Any]:
+def call_arguments(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments by name, defaults filled in: the same call gives the same dict however it is written."""
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
@@ -90,9 +84,7 @@ def load(text: str) -> Any:
 
 def without_bad_characters(text: str) -> str:
     """Return the text as PostgreSQL can store it: U+0000 and lone surrogates replaced by U+FFFD."""
-    return (
-        text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    )
+    return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _dump(value: Any) -> str:
@@ -138,9 +130,7 @@ def _fault(value: Any, path: str, above: set[int]) -> str | None:
         for key, each in items:
             if isinstance(value, dict) and not isinstance(key, str):
                 return f"{path} has the key {key!r}: JSON keys are text, pass str(key)"
-            fault = _fault_in_text(str(key), f"a key of {path}") or _fault(
-                each, f"{path}[{key!r}]", above
-            )
+            fault = _fault_in_text(str(key), f"a key of {path}") or _fault(each, f"{path}[{key!r}]", above)
             if fault:
                 return fault
         return None
@@ -153,13 +143,9 @@ def _fault(value: Any, path: str, above: set[int]) -> str | None:
 
 def _fault_in_text(text: str, path: str) -> str | None:
     if "\0" in text:
-        return (
-            f"{path} contains the character U+0000 (NUL), which PostgreSQL can't store: remove it"
-        )
+        return f"{path} contains the character U+0000 (NUL), which PostgreSQL can't store: remove it"
     if any("\ud800" <= character <= "\udfff" for character in text):
-        return (
-            f"{path} contains a lone surrogate, which is not text: decode it properly, or drop it"
-        )
+        return f"{path} contains a lone surrogate, which is not text: decode it properly, or drop it"
     return None
 
 
@@ -200,7 +186,9 @@ def _described(value: Any) -> str:
         return f"a model instance ({type(value).__name__}): pass its primary key and load it in the task"
     if hasattr(value, "_proxy____cast") or hasattr(value, "__html__"):
         return "a lazy text: pass str(value)"
-    return f"of type {type(value).__qualname__}, which is not JSON: pass text, numbers, True, False, None, lists and dicts"
+    return (
+        f"of type {type(value).__qualname__}, which is not JSON: pass text, numbers, True, False, None, lists and dicts"
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -28,9 +28,7 @@ class Settings:
     POLL_SECONDS: float = 1  # the longest an idle worker sleeps without looking
     MAX_ATTEMPTS: int = 5  # for tasks that do not say
     MAX_LOSSES: int = 5  # consecutive losses of a job's worker before the job is DEAD
-    RETENTION: Mapping[str, timedelta | None] = field(
-        default_factory=lambda: DEFAULT_RETENTION
-    )  # None: kept
+    RETENTION: Mapping[str, timedelta | None] = field(default_factory=lambda: DEFAULT_RETENTION)  # None: kept
     MAX_ARGUMENT_BYTES: int = 256 * 1024
     MAX_RESULT_BYTES: int = 256 * 1024
     MAX_ERROR_CHARACTERS: int = 20_000  # of a stored traceback; its middle is cut
@@ -89,8 +87,7 @@ def _is_count(value: Any) -> bool:
 
 def _is_retention(value: Any) -> bool:
     return isinstance(value, dict) and all(
-        key in DEFAULT_RETENTION
-        and (age is None or (isinstance(age, timedelta) and age >= timedelta()))
+        key in DEFAULT_RETENTION and (age is None or (isinstance(age, timedelta) and age >= timedelta()))
         for key, age in value.items()
     )
 

@@ -53,11 +53,7 @@ class JobContext:
 
         A job of a schedule's slot has its key from schedule, slot and run, so that a slot has one key whatever job serves it.
         """
-        slot = (
-            f"slot:{self.schedule}:{self.slot.isoformat()}"
-            if self.schedule and self.slot
-            else f"job:{self.id}"
-        )
+        slot = f"slot:{self.schedule}:{self.slot.isoformat()}" if self.schedule and self.slot else f"job:{self.id}"
         return hashlib.sha256(f"{slot}:{self.run}:{name}".encode()).hexdigest()[:40]
 
 
@@ -68,9 +64,7 @@ def current_job() -> JobContext:
     """Return the context of the job that this thread or coroutine runs. Raises RuntimeError outside a job."""
     context = _current.get()
     if context is None:
-        raise RuntimeError(
-            "current_job() works inside a running job only; this code was called outside one"
-        )
+        raise RuntimeError("current_job() works inside a running job only; this code was called outside one")
     return context
 
 

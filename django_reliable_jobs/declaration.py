@@ -25,35 +25,21 @@ def check_function(function: Any) -> None:
         raise InvalidTask(f"@task stands above a function, not above {function!r}")
     place = f"{function.__module__}.{function.__qualname__}"
     if "<" in function.__qualname__:
-        raise InvalidTask(
-            f"{place} is defined inside a function: move it to module level, where a worker can find it"
-        )
+        raise InvalidTask(f"{place} is defined inside a function: move it to module level, where a worker can find it")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise InvalidTask(
-            f"{place} is a generator: calling it would run nothing; return a list, or loop inside"
-        )
+        raise InvalidTask(f"{place} is a generator: calling it would run nothing; return a list, or loop inside")
 
 
-def refuse_unknown_options(
-    function: Any, unknown: dict[str, Any], declare: Callable[..., Any]
-) -> None:
+def refuse_unknown_options(function: Any, unknown: dict[str, Any], declare: Callable[..., Any]) -> None:
     """Raise InvalidTask for an option that @task does not have, with the nearest one that it has."""
-    known = [
-        each
-        for each in inspect.signature(declare).parameters
-        if each not in ("function", "unknown")
-    ]
+    known = [each for each in inspect.signature(declare).parameters if each not in ("function", "unknown")]
     for name in unknown:
         close = get_close_matches(name, known, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(known)}"
-        raise InvalidTask(
-            f"{getattr(function, '__qualname__', function)}: @task has no option {name!r}: {hint}"
-        )
+        raise InvalidTask(f"{getattr(function, '__qualname__', function)}: @task has no option {name!r}: {hint}")
 
 
-def check_placement(
-    task: str, queue_name: Any, priority: Any, run_after: Any, unique_key: Any
-) -> None:
+def check_placement(task: str, queue_name: Any, priority: Any, run_after: Any, unique_key: Any) -> None:
     """Raise InvalidArguments for a choice of `Task.using()` that can't hold; None is no choice."""
     check = Declaration(task, error=InvalidArguments)
     if queue_name is not None:
@@ -64,13 +50,9 @@ def check_placement(
         raise InvalidArguments(f"{task}: unique_key must be text, not {unique_key!r}")
     if isinstance(run_after, timedelta):
         if run_after < timedelta():
-            raise InvalidArguments(
-                f"{task}: run_after={run_after!r} lies in the past; leave it out to run now"
-            )
+            raise InvalidArguments(f"{task}: run_after={run_after!r} lies in the past; leave it out to run now")
     elif run_after is not None and not isinstance(run_after, datetime):
-        raise InvalidArguments(
-            f"{task}: run_after is an aware datetime or a timedelta, not {run_after!r}"
-        )
+        raise InvalidArguments(f"{task}: run_after is an aware datetime or a timedelta, not {run_after!r}")
     elif run_after is not None and run_after.utcoffset() is None:
         raise InvalidArguments(
             f"{task}: run_after={run_after!r} has no time zone; use django.utils.timezone.make_aware()"
@@ -89,12 +71,7 @@ class Declaration:
         return self._error(f"{self.task}: {option} must be {wanted}, not {value!r}")
 
     def name_of_task(self, value: Any) -> str:
-        if (
-            not isinstance(value, str)
-            or not value
-            or len(value) > MAX_NAME
-            or not value.isprintable()
-        ):
+        if not isinstance(value, str) or not value or len(value) > MAX_NAME or not value.isprintable():
             raise self.refuse("a name", value, f"text of 1 to {MAX_NAME} printable characters")
         return value
 
@@ -117,28 +94,20 @@ class Declaration:
         if value is None:
             return None
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 32_767:
-            raise self.refuse(
-                "max_attempts", value, "a whole number from 1 to 32767 (1: never tried again)"
-            )
+            raise self.refuse("max_attempts", value, "a whole number from 1 to 32767 (1: never tried again)")
         return value
 
     def backoff(self, value: Any) -> Any:
         if not callable(value):
-            raise self.refuse(
-                "backoff", value, "exponential(…) or a function of (attempt, exception)"
-            )
+            raise self.refuse("backoff", value, "exponential(…) or a function of (attempt, exception)")
         try:
             inspect.signature(value).bind(1, ValueError())
         except TypeError:
-            raise self.refuse(
-                "backoff", value, "a function that takes (attempt, exception)"
-            ) from None
+            raise self.refuse("backoff", value, "a function that takes (attempt, exception)") from None
         return value
 
     def exception_classes(self, option: str, value: Any) -> tuple[type[BaseException], ...]:
-        classes = (
-            tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
-        )
+        classes = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
         if not all(isinstance(each, type) and issubclass(each, BaseException) for each in classes):
             raise self.refuse(option, value, "an exception class or a tuple of them")
         return classes
@@ -150,9 +119,7 @@ class Declaration:
         parameters = list(signature.parameters.values())
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         if not parameters or parameters[0].kind not in positional:
-            raise self._error(
-                f"{self.task}: takes_context=True needs a first parameter for the context"
-            )
+            raise self._error(f"{self.task}: takes_context=True needs a first parameter for the context")
         return signature.replace(parameters=parameters[1:])
 
     def unique(self, value: Any, signature: inspect.Signature) -> Any:
@@ -161,20 +128,12 @@ class Declaration:
         if value is True or callable(value):
             return value
         names = (value,) if isinstance(value, str) else value
-        if (
-            not isinstance(names, Sequence)
-            or not names
-            or not all(isinstance(each, str) for each in names)
-        ):
-            raise self.refuse(
-                "unique", value, "argument name(s), True for all, or a function that returns text"
-            )
+        if not isinstance(names, Sequence) or not names or not all(isinstance(each, str) for each in names):
+            raise self.refuse("unique", value, "argument name(s), True for all, or a function that returns text")
         for name in names:
             if name not in signature.parameters:
                 known = ", ".join(signature.parameters) or "none"
-                raise self._error(
-                    f"{self.task}: unique names the argument {name!r}, but the arguments are: {known}"
-                )
+                raise self._error(f"{self.task}: unique names the argument {name!r}, but the arguments are: {known}")
         return tuple(names)
 
     def choice(self, option: str, value: T, choices: Sequence[str]) -> T:
@@ -199,9 +158,7 @@ class Declaration:
         try:
             value.signature.bind(job_id=1)
         except TypeError:
-            raise self._error(
-                f"{self.task}: on_dead={value.name} must accept the argument job_id"
-            ) from None
+            raise self._error(f"{self.task}: on_dead={value.name} must accept the argument job_id") from None
         return value
 
     def flag(self, option: str, value: Any) -> bool:

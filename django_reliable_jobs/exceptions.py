@@ -48,9 +48,7 @@ class DuplicateJob(ReliableJobsError):
     """A live job holds the same unique key. `job` is that job."""
 
     def __init__(self, job: Any) -> None:
-        super().__init__(
-            f"job {job.pk} of task {job.task} holds the same unique key and has not ended"
-        )
+        super().__init__(f"job {job.pk} of task {job.task} holds the same unique key and has not ended")
         self.job = job
 
 
@@ -62,9 +60,7 @@ class JobFailed(ReliableJobsError):
     """The job that was waited for ended without success. `job` is its row."""
 
     def __init__(self, job: Any) -> None:
-        super().__init__(
-            f"job {job.pk} of task {job.task} ended {job.status}: {job.reason or 'no reason recorded'}"
-        )
+        super().__init__(f"job {job.pk} of task {job.task} ended {job.status}: {job.reason or 'no reason recorded'}")
         self.job = job
 
 

@@ -217,9 +217,7 @@ def declare(
         signature=(signature := check.signature(function, takes_context)),
         unique=check.unique(unique, signature),
         unique_until=check.choice("unique_until", unique_until, ("end", "start")),
-        on_duplicate=check.choice(
-            "on_duplicate", on_duplicate, ("keep", "replace", "postpone", "raise")
-        ),
+        on_duplicate=check.choice("on_duplicate", on_duplicate, ("keep", "replace", "postpone", "raise")),
         expires=check.span("expires", expires),
         on_dead=check.on_dead(on_dead),
         takes_context=check.flag("takes_context", takes_context),
@@ -254,11 +252,7 @@ def get(name: str) -> Task[..., Any]:
     declared = _tasks.get(name)
     if declared is None:
         close = get_close_matches(name, _tasks, n=1)
-        hint = (
-            f"did you mean {close[0]!r}?"
-            if close
-            else "is its module among the `tasks` modules or TASK_MODULES?"
-        )
+        hint = f"did you mean {close[0]!r}?" if close else "is its module among the `tasks` modules or TASK_MODULES?"
         raise UnknownTask(f"no task is declared under the name {name!r}: {hint}")
     return declared
 

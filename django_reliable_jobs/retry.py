@@ -58,9 +58,7 @@ class RetryPolicy:
     retry_on: tuple[type[BaseException], ...] = (Exception,)
     give_up_on: tuple[type[BaseException], ...] = ()
 
-    def delay_after(
-        self, exception: BaseException, *, attempt: int, max_attempts: int
-    ) -> float | None:
+    def delay_after(self, exception: BaseException, *, attempt: int, max_attempts: int) -> float | None:
         """Return the seconds until the next attempt, or None if there is to be none.
 
         Raises what a backoff function of the project's raises, and TypeError or ValueError for what it must not return.

@@ -56,9 +56,7 @@ def run_jobs(*, using: str | None = None, max_jobs: int = 1000) -> list[Job]:
         if not claimed:
             break
         if len(ran) >= max_jobs:
-            raise RuntimeError(
-                f"run_jobs() ran {max_jobs} jobs and there are more; do they enqueue each other?"
-            )
+            raise RuntimeError(f"run_jobs() ran {max_jobs} jobs and there are more; do they enqueue each other?")
         _run(using, claimed[0])
         ran.append(claimed[0].id)
     jobs = Job.objects.using(using).in_bulk(ran)

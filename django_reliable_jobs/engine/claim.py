@@ -142,9 +142,7 @@ def look(using: str) -> tuple[list[Head], float | None]:
     return [Head._make(row) for row in heads], next_due
 
 
-def claim_parameters(
-    worker_id: int, arms: Sequence[Arm], *, limit: int, free: int
-) -> dict[str, Any]:
+def claim_parameters(worker_id: int, arms: Sequence[Arm], *, limit: int, free: int) -> dict[str, Any]:
     """Return what CLAIM is executed with: at most `limit` jobs, of which `free` can start at once."""
     return {
         "moment": clock.moment(),
@@ -157,9 +155,7 @@ def claim_parameters(
     }
 
 
-def claim_passed_over(
-    using: str, worker_id: int, job_id: int, *, patience: float
-) -> ClaimedJob | None:
+def claim_passed_over(using: str, worker_id: int, job_id: int, *, patience: float) -> ClaimedJob | None:
     """Claim a ready job that SKIP LOCKED passes over, standing in line for its lock for `patience` seconds.
 
     Callers that enqueue one unique key without a pause lock its job one after another; a claim that only ever skips would
@@ -170,9 +166,7 @@ def claim_passed_over(
     try:
         with short_transaction(using) as cursor:
             cursor.execute(f"SET LOCAL lock_timeout = {int(patience * 1000)}")
-            cursor.execute(
-                CLAIM_PASSED_OVER, {"moment": clock.moment(), "worker_id": worker_id, "id": job_id}
-            )
+            cursor.execute(CLAIM_PASSED_OVER, {"moment": clock.moment(), "worker_id": worker_id, "id": job_id})
             row = cursor.fetchone()
     except OperationalError as error:
         if getattr(error.__cause__, "sqlstate", None) == "55P03":  # lock_not_available
@@ -184,7 +178,5 @@ def claim_passed_over(
 def find_orphans(using: str, worker_id: int, held: set[int]) -> list[ClaimedJob]:
     """Return jobs that this worker claimed but does not hold: the answer to the claim was lost with its connection."""
     with connections[using].cursor() as cursor:
-        cursor.execute(
-            FIND_ORPHANS, {"moment": clock.moment(), "worker_id": worker_id, "held": list(held)}
-        )
+        cursor.execute(FIND_ORPHANS, {"moment": clock.moment(), "worker_id": worker_id, "held": list(held)})
         return [ClaimedJob._make(row) for row in cursor.fetchall()]

@@ -104,9 +104,7 @@ def enqueue(placement: Placement[..., Any], args: Sequence[Any], kwargs: Mapping
     parameters = {**_shared_parameters(placement), **call._asdict()}
     while True:
         with connections[using].cursor() as cursor:
-            cursor.execute(
-                INSERT_ONE if call.unique_hash is None else INSERT_ONE_UNIQUE, parameters
-            )
+            cursor.execute(INSERT_ONE if call.unique_hash is None else INSERT_ONE_UNIQUE, parameters)
             row = cursor.fetchone()
         if row is not None:
             return _as_job(using, parameters, call, row)
@@ -129,32 +127,22 @@ def enqueue_many(placement: Placement[..., Any], calls: Iterable[Mapping[str, An
     with transaction.atomic(using=using, savepoint=placement.task.on_duplicate == "raise"):
         if all(call.unique_hash is None for call in checked):
             rows = [
-                row
-                for chunk in _chunks(checked)
-                for row in sorted(_insert_many(using, shared, chunk, INSERT_MANY))
+                row for chunk in _chunks(checked) for row in sorted(_insert_many(using, shared, chunk, INSERT_MANY))
             ]
-            return [
-                _as_job(using, shared, call, row) for call, row in zip(checked, rows, strict=True)
-            ]
+            return [_as_job(using, shared, call, row) for call, row in zip(checked, rows, strict=True)]
         return _enqueue_unique(using, placement.task, shared, checked)
 
 
 def insert_plain(using: str, task: Task[..., Any] | str, kwargs: Mapping[str, Any]) -> None:
     """Insert a job of a task that may be known by name only, in the current transaction; no uniqueness."""
     placement = Placement(task=task) if isinstance(task, Task) else None
-    shared = (
-        _shared_parameters(placement) if placement else {**_DEFAULTS, "task": task, **_moment()}
-    )
-    call = Call(
-        "[]", arguments.dump_result(dict(kwargs), task=str(shared["task"]), max_bytes=2**30), None
-    )
+    shared = _shared_parameters(placement) if placement else {**_DEFAULTS, "task": task, **_moment()}
+    call = Call("[]", arguments.dump_result(dict(kwargs), task=str(shared["task"]), max_bytes=2**30), None)
     with connections[using].cursor() as cursor:
         cursor.execute(INSERT_ONE, {**shared, **call._asdict()})
 
 
-def _enqueue_unique(
-    using: str, task: Task[..., Any], shared: dict[str, Any], calls: Sequence[Call]
-) -> list[Job]:
+def _enqueue_unique(using: str, task: Task[..., Any], shared: dict[str, Any], calls: Sequence[Call]) -> list[Job]:
     last_wins = task.on_duplicate == "replace"
     wanted = {call.unique_hash: call for call in (calls if last_wins else reversed(calls))}
     missing = sorted(wanted.values(), key=lambda call: call.unique_hash or b"")
@@ -175,9 +163,7 @@ def _enqueue_unique(
     return _one_per_call(jobs, calls, task)
 
 
-def _one_per_call(
-    jobs: dict[bytes | None, Job], calls: Sequence[Call], task: Task[..., Any]
-) -> list[Job]:
+def _one_per_call(jobs: dict[bytes | None, Job], calls: Sequence[Call], task: Task[..., Any]) -> list[Job]:
     given_out: set[bytes | None] = set()
     result = []
     for call in calls:
@@ -200,9 +186,7 @@ def _check(placement: Placement[..., Any], args: Sequence[Any], kwargs: Mapping[
     return Call(*texts, _unique_hash(placement, args, kwargs))
 
 
-def _unique_hash(
-    placement: Placement[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> bytes | None:
+def _unique_hash(placement: Placement[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes | None:
     task, rule = placement.task, placement.task.unique
     if placement.unique_key is not None:
         return arguments.hash_of_key(task.name, {"key": placement.unique_key})
@@ -212,9 +196,7 @@ def _unique_hash(
     if callable(rule):
         key = rule(**given)
         if not isinstance(key, str) or not key:
-            raise InvalidArguments(
-                f"{task.name}: the function given as unique must return text, not {key!r}"
-            )
+            raise InvalidArguments(f"{task.name}: the function given as unique must return text, not {key!r}")
         return arguments.hash_of_key(task.name, {"key": key})
     names = list(given) if rule is True else rule
     return arguments.hash_of_key(task.name, {name: given[name] for name in names})
@@ -245,9 +227,7 @@ def _moment() -> dict[str, Any]:
 
 def _shared_parameters(placement: Placement[..., Any]) -> dict[str, Any]:
     task = placement.task
-    on_dead = (
-        task.on_dead if isinstance(task.on_dead, str) or task.on_dead is None else task.on_dead.name
-    )
+    on_dead = task.on_dead if isinstance(task.on_dead, str) or task.on_dead is None else task.on_dead.name
     due = placement.run_after
     return {
         "task": task.name,
@@ -269,9 +249,7 @@ def _chunks(calls: Sequence[Call]) -> Iterable[Sequence[Call]]:
     return (calls[start : start + CHUNK] for start in range(0, len(calls), CHUNK))
 
 
-def _insert_many(
-    using: str, shared: dict[str, Any], calls: Sequence[Call], statement: str
-) -> list[tuple[Any, ...]]:
+def _insert_many(using: str, shared: dict[str, Any], calls: Sequence[Call], statement: str) -> list[tuple[Any, ...]]:
     columns = {
         "args": [call.args for call in calls],
         "kwargs": [call.kwargs for call in calls],
@@ -288,9 +266,7 @@ def _find_duplicates(using: str, calls: Sequence[Call]) -> dict[bytes | None, in
         return {bytes(unique_hash): job_id for job_id, unique_hash in cursor.fetchall()}
 
 
-def _treat_duplicate(
-    using: str, task: Task[..., Any], parameters: dict[str, Any], job_id: int
-) -> None:
+def _treat_duplicate(using: str, task: Task[..., Any], parameters: dict[str, Any], job_id: int) -> None:
     if task.on_duplicate == "raise":
         raise DuplicateJob(_load(using, [job_id])[0])
     statement = {"replace": REPLACE_ARGUMENTS, "postpone": POSTPONE}.get(task.on_duplicate)

@@ -32,9 +32,7 @@ def exchange(
 
     Atomic: after an error nothing of it happened, or (the connection broke between COMMIT and its answer) all of it.
     """
-    parameters = succeed_parameters(successes) | claim_parameters(
-        worker_id, arms, limit=limit, free=free
-    )
+    parameters = succeed_parameters(successes) | claim_parameters(worker_id, arms, limit=limit, free=free)
     with connections[using].cursor() as cursor:
         cursor.execute(EXCHANGE, parameters)
         rows = cursor.fetchall()

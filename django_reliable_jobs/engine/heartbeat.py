@@ -24,9 +24,7 @@ UPDATE django_reliable_jobs_worker
 
 MARK_IDLE = "UPDATE django_reliable_jobs_worker SET is_idle = %(idle)s WHERE id = %(id)s AND is_idle <> %(idle)s"
 
-MARK_STOPPING = (
-    "UPDATE django_reliable_jobs_worker SET is_idle = false, is_stopping = true WHERE id = %(id)s"
-)
+MARK_STOPPING = "UPDATE django_reliable_jobs_worker SET is_idle = false, is_stopping = true WHERE id = %(id)s"
 
 CANCEL_REQUESTS = """
 SELECT job.token FROM django_reliable_jobs_cancelrequest asked
@@ -41,9 +39,7 @@ DELETE FROM django_reliable_jobs_worker worker WHERE id = %(id)s AND NOT EXISTS 
 """
 
 # A leaver that could not give everything back is rescued at once, without waiting for its lease to run out.
-EXPIRE_NOW = (
-    "UPDATE django_reliable_jobs_worker SET expires_at = clock_timestamp() WHERE id = %(id)s"
-)
+EXPIRE_NOW = "UPDATE django_reliable_jobs_worker SET expires_at = clock_timestamp() WHERE id = %(id)s"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,9 +26,7 @@ class Outcome:
 
     status: str
     attempt: str | None = None  # the outcome in the attempt's row; None: no row
-    delay: float | None = (
-        None  # seconds until it is due again; None: it keeps its place in the line
-    )
+    delay: float | None = None  # seconds until it is due again; None: it keeps its place in the line
     uses_attempt: bool = True
     is_loss: bool = False
     result: str | None = None  # JSON
@@ -168,9 +166,7 @@ def end(using: str, endings: Sequence[Ending], *, worker: str) -> set[int]:
     """
     by_id = {each.job_id: each for each in endings}
     with short_transaction(using) as cursor:
-        cursor.execute(
-            LOCK_MINE, {"ids": list(by_id), "tokens": [each.token for each in by_id.values()]}
-        )
+        cursor.execute(LOCK_MINE, {"ids": list(by_id), "tokens": [each.token for each in by_id.values()]})
         locked = {job_id: (task, meta) for job_id, task, meta in cursor.fetchall()}
         mine = [by_id[job_id] for job_id in locked]
         if not mine:
@@ -210,9 +206,7 @@ def _ended(using: str, jobs: dict[int, tuple[str, str, Any]]) -> None:
             enqueue.insert_plain(using, find(on_dead) or on_dead, {"job_id": job_id})
 
 
-def sort_out(
-    using: str, endings: Iterable[Ending]
-) -> tuple[list[Ending], list[Ending], list[Ending]]:
+def sort_out(using: str, endings: Iterable[Ending]) -> tuple[list[Ending], list[Ending], list[Ending]]:
     """Tell apart the endings that were not written: (held by somebody just now, written before, replaced).
 
     Written before: the answer to an earlier statement was lost, not the statement. Replaced: the lease was lost and the job
@@ -220,16 +214,10 @@ def sort_out(
     """
     endings = list(endings)
     with connections[using].cursor() as cursor:
-        cursor.execute(
-            SORT_OUT, {"ids": [e.job_id for e in endings], "tokens": [e.token for e in endings]}
-        )
+        cursor.execute(SORT_OUT, {"ids": [e.job_id for e in endings], "tokens": [e.token for e in endings]})
         status_of = dict(cursor.fetchall())
     held = [each for each in endings if status_of.get(each.token) == Job.Status.RUNNING]
-    written = [
-        each
-        for each in endings
-        if status_of.get(each.token) == each.outcome.status != Job.Status.RUNNING
-    ]
+    written = [each for each in endings if status_of.get(each.token) == each.outcome.status != Job.Status.RUNNING]
     known = {each.token for each in held} | {each.token for each in written}
     return held, written, [each for each in endings if each.token not in known]
 

@@ -115,11 +115,7 @@ def rescue(using: str, *, uniform: Callable[[], float] = random.random) -> int:
             seen.append(worker[0])
             cursor.execute(THEIR_JOBS, {"id": worker[0], "batch": RESCUE_BATCH})
             endings = [_loss(row, worker, uniform) for row in cursor.fetchall()]
-            rescued += (
-                len(lifecycle.end(using, endings, worker=f"{worker[1]}:{worker[2]}"))
-                if endings
-                else 0
-            )
+            rescued += len(lifecycle.end(using, endings, worker=f"{worker[1]}:{worker[2]}")) if endings else 0
             if len(endings) == RESCUE_BATCH:
                 seen.pop()
             cursor.execute(FORGET_WORKER, {"id": worker[0]})
@@ -128,9 +124,7 @@ def rescue(using: str, *, uniform: Callable[[], float] = random.random) -> int:
 def _loss(row: tuple[Any, ...], worker: tuple[Any, ...], uniform: Callable[[], float]) -> Ending:
     job_id, token, _, losses, max_attempts, age = row
     _, host, pid, heartbeat_at = worker
-    message = (
-        f"the worker on {host}, process {pid}, was lost; its last heartbeat was at {heartbeat_at}"
-    )
+    message = f"the worker on {host}, process {pid}, was lost; its last heartbeat was at {heartbeat_at}"
     told = {
         "error_class": "WorkerLost",
         "error_message": message,
@@ -147,9 +141,7 @@ def _loss(row: tuple[Any, ...], worker: tuple[Any, ...], uniform: Callable[[], f
         outcome = Outcome(status=Job.Status.READY.value, uses_attempt=False, **told)
     else:
         delay = min(5 * 2 ** (losses - 1), 60) * (1 + uniform())
-        outcome = Outcome(
-            status=Job.Status.SCHEDULED.value, delay=delay, uses_attempt=False, **told
-        )
+        outcome = Outcome(status=Job.Status.SCHEDULED.value, delay=delay, uses_attempt=False, **told)
     return Ending(job_id, token, outcome, started_ago=age)
 
 

@@ -17,9 +17,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
                 ),
                 ("number", models.SmallIntegerField(verbose_name="attempt")),
                 ("claim", models.IntegerField(verbose_name="claim")),
@@ -59,9 +57,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
+                    models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID"),
                 ),
                 ("task", models.CharField(max_length=255, verbose_name="task")),
                 (
@@ -102,9 +98,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "run_after",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), verbose_name="due"
-                    ),
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), verbose_name="due"),
                 ),
                 (
                     "created_at",
@@ -180,9 +174,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "name",
-                    models.CharField(
-                        max_length=64, primary_key=True, serialize=False, verbose_name="name"
-                    ),
+                    models.CharField(max_length=64, primary_key=True, serialize=False, verbose_name="name"),
                 ),
                 ("paused_at", models.DateTimeField(blank=True, null=True, verbose_name="paused")),
                 ("resume_at", models.DateTimeField(blank=True, null=True, verbose_name="resumes")),
@@ -226,9 +218,7 @@ class Migration(migrations.Migration):
                 ("threads", models.IntegerField(verbose_name="threads")),
                 (
                     "started_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), verbose_name="started"
-                    ),
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), verbose_name="started"),
                 ),
                 (
                     "heartbeat_at",
@@ -396,16 +386,12 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="queue",
             constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("resume_at__isnull", True), ("paused_at__isnull", False), _connector="OR"
-                ),
+                condition=models.Q(("resume_at__isnull", True), ("paused_at__isnull", False), _connector="OR"),
                 name="reliable_queue_resumes_if_paused",
             ),
         ),
         migrations.AddConstraint(
             model_name="attempt",
-            constraint=models.UniqueConstraint(
-                fields=("job", "claim"), name="reliable_attempt_once"
-            ),
+            constraint=models.UniqueConstraint(fields=("job", "claim"), name="reliable_attempt_once"),
         ),
     ]

@@ -40,12 +40,8 @@ class Worker(models.Model):
     id = models.BigIntegerField(_("id"), primary_key=True)
     host = models.CharField(_("host"), max_length=128)
     pid = models.IntegerField(_("process"))
-    queues = ArrayField(
-        models.CharField(max_length=64), verbose_name=_("queues"), null=True
-    )  # None: all
-    excluded_queues = ArrayField(
-        models.CharField(max_length=64), verbose_name=_("except"), db_default=[]
-    )
+    queues = ArrayField(models.CharField(max_length=64), verbose_name=_("queues"), null=True)  # None: all
+    excluded_queues = ArrayField(models.CharField(max_length=64), verbose_name=_("except"), db_default=[])
     threads = models.IntegerField(_("threads"))
     started_at = models.DateTimeField(_("started"), db_default=Now())
     heartbeat_at = models.DateTimeField(_("last heartbeat"), db_default=Now())

@@ -42,12 +42,8 @@ class Job(models.Model):
     task = models.CharField(_("task"), max_length=255)
     queue_name = models.CharField(_("queue"), max_length=64, db_default="default")
     priority = models.SmallIntegerField(_("priority"), db_default=0)
-    args = models.JSONField(
-        _("positional arguments"), db_default=models.Value([], models.JSONField())
-    )
-    kwargs = models.JSONField(
-        _("keyword arguments"), db_default=models.Value({}, models.JSONField())
-    )
+    args = models.JSONField(_("positional arguments"), db_default=models.Value([], models.JSONField()))
+    kwargs = models.JSONField(_("keyword arguments"), db_default=models.Value({}, models.JSONField()))
     status = models.CharField(_("status"), max_length=10, choices=Status, db_default=Status.READY)
     run_after = models.DateTimeField(_("due"), db_default=Now())
     created_at = models.DateTimeField(_("enqueued"), db_default=Now())
@@ -60,9 +56,7 @@ class Job(models.Model):
     losses = models.SmallIntegerField(_("consecutive losses"), db_default=0)
     run = models.SmallIntegerField(_("run"), db_default=1)
     token = models.BigIntegerField(_("token"), null=True)  # the fence; stays after the end
-    worker_id = models.BigIntegerField(
-        _("worker"), null=True
-    )  # of the last claim; no foreign key: workers come and go
+    worker_id = models.BigIntegerField(_("worker"), null=True)  # of the last claim; no foreign key: workers come and go
     result = models.JSONField(_("result"), null=True)
     reason = models.TextField(_("reason"), null=True)  # noqa: DJ001 - NULL keeps the ordinary row narrow
     unique_hash = models.BinaryField(_("unique key (hash)"), max_length=16, null=True)
@@ -77,9 +71,7 @@ class Job(models.Model):
     parent_id = models.BigIntegerField(_("parent"), null=True)
     batch_id = models.BigIntegerField(_("batch"), null=True)
     meta = models.JSONField(_("meta"), null=True)
-    compensation = models.CharField(
-        _("compensation"), max_length=8, choices=Compensation, db_default=Compensation.NONE
-    )
+    compensation = models.CharField(_("compensation"), max_length=8, choices=Compensation, db_default=Compensation.NONE)
 
     created = True  # False on the job that enqueue() found instead of inserting one
 
@@ -98,9 +90,7 @@ class Job(models.Model):
             ),
             models.CheckConstraint(
                 name="reliable_job_ended_has_moment",
-                condition=Q(
-                    finished_at__isnull=False, status__in=("SUCCEEDED", "DEAD", "CANCELLED")
-                )
+                condition=Q(finished_at__isnull=False, status__in=("SUCCEEDED", "DEAD", "CANCELLED"))
                 | Q(
                     finished_at__isnull=True,
                     status__in=("SCHEDULED", "READY", "RUNNING", "WAITING"),
@@ -131,20 +121,14 @@ class Job(models.Model):
                     serial_key__isnull=True,
                 ),
             ),
-            models.Index(
-                name="reliable_job_due", fields=["run_after", "id"], condition=Q(status="SCHEDULED")
-            ),
-            models.Index(
-                name="reliable_job_running", fields=["worker_id"], condition=Q(status="RUNNING")
-            ),
+            models.Index(name="reliable_job_due", fields=["run_after", "id"], condition=Q(status="SCHEDULED")),
+            models.Index(name="reliable_job_running", fields=["worker_id"], condition=Q(status="RUNNING")),
             models.Index(
                 name="reliable_job_finished",
                 fields=["status", "finished_at"],
                 condition=Q(finished_at__isnull=False),
             ),
-            models.Index(
-                name="reliable_job_dead", fields=["task", "id"], condition=Q(status="DEAD")
-            ),
+            models.Index(name="reliable_job_dead", fields=["task", "id"], condition=Q(status="DEAD")),
         ]
 
     def __str__(self) -> str:
@@ -174,9 +158,7 @@ class Job(models.Model):
             if self.has_ended:
                 break
             if deadline is not None and time.monotonic() >= deadline:
-                raise TimeoutError(
-                    f"job {self.pk} of task {self.task} is still {self.status} after {seconds} s"
-                )
+                raise TimeoutError(f"job {self.pk} of task {self.task} is still {self.status} after {seconds} s")
             time.sleep(pause)
             pause = min(pause * 1.5, 0.25)
         if self.status != self.Status.SUCCEEDED:
@@ -210,9 +192,7 @@ class Attempt(models.Model):
         verbose_name = _("attempt")
         verbose_name_plural = _("attempts")
         ordering = ["claim"]
-        constraints = [
-            models.UniqueConstraint(name="reliable_attempt_once", fields=["job", "claim"])
-        ]
+        constraints = [models.UniqueConstraint(name="reliable_attempt_once", fields=["job", "claim"])]
 
     def __str__(self) -> str:
         return f"#{self.job_id} {self.number}: {self.outcome}"
@@ -225,9 +205,7 @@ class Attempt(models.Model):
 class CancelRequest(models.Model):
     """The wish that a running job ends. Read with the heartbeat of its worker; gone when the attempt ends."""
 
-    job = models.OneToOneField(
-        Job, models.CASCADE, primary_key=True, related_name="+", verbose_name=_("job")
-    )
+    job = models.OneToOneField(Job, models.CASCADE, primary_key=True, related_name="+", verbose_name=_("job"))
     requested_at = models.DateTimeField(_("requested"), db_default=Now())
     reason = models.TextField(_("reason"), db_default="")
 

@@ -7,7 +7,9 @@ import time
 from django.db import connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-IDLE_SECONDS = 10  # a connection idle for longer may have been cut by a firewall or a pooler: it is asked before it is used
+IDLE_SECONDS = (
+    10  # a connection idle for longer may have been cut by a firewall or a pooler: it is asked before it is used
+)
 
 
 def make_usable() -> None:

@@ -29,17 +29,13 @@ class EventLoop:
 
         The context of the calling thread (the current job) goes with it.
         """
-        return asyncio.run_coroutine_threadsafe(
-            _with_own_thread(function, args, kwargs), self._running()
-        ).result()
+        return asyncio.run_coroutine_threadsafe(_with_own_thread(function, args, kwargs), self._running()).result()
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._starting:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(
-                    target=self._loop.run_forever, name="reliable-jobs-async", daemon=True
-                ).start()
+                threading.Thread(target=self._loop.run_forever, name="reliable-jobs-async", daemon=True).start()
             return self._loop
 
 

@@ -52,9 +52,7 @@ def execute(job: ClaimedJob, flag: StopFlag, *, using: str, call: CallTask) -> O
     `call` calls the task's function: here for plain functions, on the event loop for coroutines. Never raises.
     """
     if job.is_late:
-        return Outcome(
-            status=CANCELLED, uses_attempt=False, reason="expired: it was not started in time"
-        )
+        return Outcome(status=CANCELLED, uses_attempt=False, reason="expired: it was not started in time")
     task = registry.find(job.task)
     if task is None:
         return _put_back_unknown(job)
@@ -62,23 +60,17 @@ def execute(job: ClaimedJob, flag: StopFlag, *, using: str, call: CallTask) -> O
     try:
         with entered(context):
             args = arguments.load(job.args)
-            result = call(
-                task, [context, *args] if task.takes_context else args, arguments.load(job.kwargs)
-            )
+            result = call(task, [context, *args] if task.takes_context else args, arguments.load(job.kwargs))
         if result is None:
             return NO_RESULT
         return Outcome(
             status=SUCCEEDED,
-            result=arguments.dump_result(
-                result, task=task.name, max_bytes=settings.MAX_RESULT_BYTES
-            ),
+            result=arguments.dump_result(result, task=task.name, max_bytes=settings.MAX_RESULT_BYTES),
         )
     except BaseException as error:
         try:
             return _judge(task, job, flag, error)
-        except (
-            Exception
-        ) as fault:  # a Snooze or Retry with a span that is none, a message that can't be formatted
+        except Exception as fault:  # a Snooze or Retry with a span that is none, a message that can't be formatted
             return _retry_or_die(task, job, fault)
 
 
@@ -121,14 +113,10 @@ def _put_back_unknown(job: ClaimedJob) -> Outcome:
     return Outcome(status=SCHEDULED, delay=delay, uses_attempt=False, reason=reason)
 
 
-def _judge(
-    task: registry.Task[..., Any], job: ClaimedJob, flag: StopFlag, error: BaseException
-) -> Outcome | None:
+def _judge(task: registry.Task[..., Any], job: ClaimedJob, flag: StopFlag, error: BaseException) -> Outcome | None:
     match error:
         case LeaseLost():
-            logger.warning(
-                "job %s (%s) was replaced: its attempt ends without a record", job.id, job.task
-            )
+            logger.warning("job %s (%s) was replaced: its attempt ends without a record", job.id, job.task)
             return None
         case Stopping():
             if flag.reason == "cancel":
@@ -141,9 +129,7 @@ def _judge(
             return INTERRUPTED
         case Cancel():
             reason = error.reason or "cancelled by its task"
-            return _recorded(
-                error, status=CANCELLED, attempt=Attempt.Outcome.CANCELLED, reason=reason
-            )
+            return _recorded(error, status=CANCELLED, attempt=Attempt.Outcome.CANCELLED, reason=reason)
         case Snooze():
             delay = _span(error.after)
             return _recorded(
@@ -155,9 +141,7 @@ def _judge(
                 reason=error.reason,
             )
         case Fail():
-            return _recorded(
-                error, status=DEAD, reason=error.reason or "failed for good by its task"
-            )
+            return _recorded(error, status=DEAD, reason=error.reason or "failed for good by its task")
         case InvalidResult():
             return _recorded(error, status=DEAD, reason=str(error))
     return _retry_or_die(task, job, error)
@@ -171,19 +155,11 @@ def _retry_or_die(task: registry.Task[..., Any], job: ClaimedJob, error: BaseExc
         if asked is not None:
             delay = _span(asked) if job.attempt < job.max_attempts else None
         elif isinstance(error, Retry):
-            delay = (
-                as_seconds(policy.backoff(job.attempt, error))
-                if job.attempt < job.max_attempts
-                else None
-            )
+            delay = as_seconds(policy.backoff(job.attempt, error)) if job.attempt < job.max_attempts else None
         else:
-            delay = policy.delay_after(
-                _as_exception(error), attempt=job.attempt, max_attempts=job.max_attempts
-            )
+            delay = policy.delay_after(_as_exception(error), attempt=job.attempt, max_attempts=job.max_attempts)
     except Exception as fault:
-        logger.exception(
-            "the backoff of %s failed; its job %s is tried again after a minute", task.name, job.id
-        )
+        logger.exception("the backoff of %s failed; its job %s is tried again after a minute", task.name, job.id)
         delay, reason = 60.0, f"{reason} (and its backoff failed: {_one_line(fault)})"
     if delay is None:
         logger.error(
@@ -228,9 +204,7 @@ def _recorded(
         delay=delay,
         uses_attempt=uses_attempt,
         reason=_stored(reason, 1000) if reason else None,
-        error_class=f"{type(error).__module__}.{type(error).__qualname__}".removeprefix(
-            "builtins."
-        ),
+        error_class=f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."),
         error_message=_stored(_message(error), settings.MAX_ERROR_CHARACTERS // 4),
         traceback=_stored(_traceback(error), settings.MAX_ERROR_CHARACTERS),
     )

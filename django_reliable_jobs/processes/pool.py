@@ -45,9 +45,7 @@ class Pool:
 
     def start(self) -> None:
         for number in range(self.threads):
-            member = threading.Thread(
-                target=self._run, name=f"reliable-jobs-{number + 1}", daemon=True
-            )
+            member = threading.Thread(target=self._run, name=f"reliable-jobs-{number + 1}", daemon=True)
             member.start()
             self._members.append(member)
 
@@ -75,9 +73,7 @@ class Pool:
             connections.make_usable()
             held.started = time.monotonic()
             # A context of its own for each job: what one sets, the next does not see.
-            held.outcome = copy_context().run(
-                execute, held.job, held.flag, using=self._using, call=self._call
-            )
+            held.outcome = copy_context().run(execute, held.job, held.flag, using=self._using, call=self._call)
             held.ended = time.monotonic()
             self._report(held)
         connections.close_all()

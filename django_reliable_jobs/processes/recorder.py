@@ -49,11 +49,7 @@ class Recorder:
 
     def running(self) -> list[HeldJob]:
         with self._changing:
-            return [
-                held
-                for held in self._held.values()
-                if held.started is not None and held.ended is None
-            ]
+            return [held for held in self._held.values() if held.started is not None and held.ended is None]
 
     def hold(self, held: HeldJob) -> None:
         with self._changing:
@@ -68,15 +64,11 @@ class Recorder:
         else:
             self._ended.append(held)
 
-    def flag(
-        self, tokens: Sequence[int] | set[int] | None, reason: Literal["shutdown", "cancel", "lost"]
-    ) -> None:
+    def flag(self, tokens: Sequence[int] | set[int] | None, reason: Literal["shutdown", "cancel", "lost"]) -> None:
         """Ask jobs (None: all) to end at their next safe point. What was asked first stays, except by a lost lease."""
         with self._changing:
             for token, held in self._held.items():
-                if (tokens is None or token in tokens) and (
-                    held.flag.reason is None or reason == "lost"
-                ):
+                if (tokens is None or token in tokens) and (held.flag.reason is None or reason == "lost"):
                     held.flag.reason = reason
 
     def abandon(self) -> None:
@@ -90,16 +82,12 @@ class Recorder:
     def successes(self) -> list[Ending]:
         """Return the successes that wait to be recorded by an exchange."""
         self._admit_locked()
-        return [
-            _ending(held) for held in self._ended if held.outcome.status == Job.Status.SUCCEEDED
-        ]  # type: ignore[union-attr]
+        return [_ending(held) for held in self._ended if held.outcome.status == Job.Status.SUCCEEDED]  # type: ignore[union-attr]
 
     def record_others(self) -> None:
         """Record every ending that is not a success."""
         self._admit_locked()
-        others = [
-            _ending(held) for held in self._ended if held.outcome.status != Job.Status.SUCCEEDED
-        ]  # type: ignore[union-attr]
+        others = [_ending(held) for held in self._ended if held.outcome.status != Job.Status.SUCCEEDED]  # type: ignore[union-attr]
         if others:
             self.settle(others, lifecycle.end(self.using, others, worker=self.worker))
 
@@ -154,6 +142,4 @@ def _ending(held: HeldJob) -> Ending:
     outcome = held.outcome
     assert outcome is not None  # noqa: S101 - only ended jobs get here
     started, ended = held.started or now, held.ended or now
-    return Ending(
-        held.job.id, held.job.token, outcome, max(now - started, 0.0), max(now - ended, 0.0)
-    )
+    return Ending(held.job.id, held.job.token, outcome, max(now - started, 0.0), max(now - ended, 0.0))

@@ -96,9 +96,7 @@ class Worker:
     def run(self) -> int:
         """Work until asked to stop, or in a burst until nothing is left to do; return the exit code."""
         self._until_reached(self._register)
-        logger.info(
-            "worker %s serves %s with %s threads", self.identity, self._served(), self._pool.threads
-        )
+        logger.info("worker %s serves %s with %s threads", self.identity, self._served(), self._pool.threads)
         self._pool.start()
         for part in (self._heartbeat, self._housekeeping, self._listener):
             part.start()
@@ -126,12 +124,7 @@ class Worker:
         if arms or successes:
             self._exchange(arms, seats, wanted)
             return True
-        if (
-            self.burst
-            and self.recorder.is_empty
-            and not self._heads
-            and self._looked_at > self._last_report
-        ):
+        if self.burst and self.recorder.is_empty and not self._heads and self._looked_at > self._last_report:
             return False
         self._wait(wanted)
         return True
@@ -171,14 +164,8 @@ class Worker:
         if claimed < limit:
             # Short: look again at once. Nothing: what is there is locked by others, so look again after a pause.
             self._look_at = 0.0 if claimed else self._look_at
-            self._heads, self._looked_at = (
-                ([], 0.0) if not claimed else (self._heads, self._looked_at)
-            )
-        elif (
-            limit > self._pool.threads
-            and self._idle_since
-            and time.monotonic() - self._idle_since > 1
-        ):
+            self._heads, self._looked_at = ([], 0.0) if not claimed else (self._heads, self._looked_at)
+        elif limit > self._pool.threads and self._idle_since and time.monotonic() - self._idle_since > 1:
             heartbeat.mark_idle(self.using, self.identity.id, idle=False)
             self._idle_since = None
 
@@ -247,9 +234,7 @@ class Worker:
 
     def _lost_connection(self, error: DatabaseError, failures: int) -> None:
         pause = pause_after(failures)
-        logger.warning(
-            "worker: the database did not answer (%s); again in %.1f s", str(error).strip(), pause
-        )
+        logger.warning("worker: the database did not answer (%s); again in %.1f s", str(error).strip(), pause)
         connections.close_all()
         self._orphans_until = time.monotonic() + ORPHAN_SECONDS
         self._heads, self._look_at, self._idle_since = [], 0.0, None
@@ -261,9 +246,7 @@ class Worker:
             self._start(job)
 
     def _start_over(self) -> None:
-        logger.error(
-            "worker %s was declared lost; it drops its jobs and starts over", self.identity
-        )
+        logger.error("worker %s was declared lost; it drops its jobs and starts over", self.identity)
         self.recorder.abandon()
         self._pool.take_back()
         self.identity = heartbeat.new_identity(self.identity.host, self.identity.pid)
@@ -271,9 +254,7 @@ class Worker:
         self._until_reached(self._register)
 
     def _part_died(self, name: str, error: BaseException) -> None:
-        logger.critical(
-            "the %s of worker %s died; the process stops", name, self.identity, exc_info=error
-        )
+        logger.critical("the %s of worker %s died; the process stops", name, self.identity, exc_info=error)
         self._exit_code = 70
         self.request_stop()
 
@@ -291,11 +272,7 @@ class Worker:
     def _served(self) -> str:
         names = self.queues.names
         served = "all queues" if names is None else f"the queues {', '.join(names)}"
-        return (
-            f"{served} except {', '.join(sorted(self.queues.excluded))}"
-            if self.queues.excluded
-            else served
-        )
+        return f"{served} except {', '.join(sorted(self.queues.excluded))}" if self.queues.excluded else served
 
     def _until_reached(self, action: Callable[[], None]) -> None:
         failures = 0
@@ -312,11 +289,7 @@ class Worker:
         self._try(deadline, lambda: heartbeat.mark_stopping(self.using, self.identity.id))
         self._try(deadline, lambda: self.recorder.release(self._pool.take_back()))
         self.recorder.flag(None, "shutdown")
-        while (
-            not self.recorder.is_empty
-            and time.monotonic() < deadline
-            and self._stops_asked == stops
-        ):
+        while not self.recorder.is_empty and time.monotonic() < deadline and self._stops_asked == stops:
             self._try(deadline, self._record)
             self._collect(timeout=min(0.1, max(deadline - time.monotonic(), 0.001)))
         grace = time.monotonic() + 5
@@ -336,9 +309,7 @@ class Worker:
         self.recorder.record_others()
         successes = self.recorder.successes()
         if successes:
-            written, _ = exchange.exchange(
-                self.using, self.identity.id, successes, [], limit=0, free=0
-            )
+            written, _ = exchange.exchange(self.using, self.identity.id, successes, [], limit=0, free=0)
             self.recorder.settle(successes, written)
 
     def _try(self, deadline: float, action: Callable[[], T]) -> T | None:

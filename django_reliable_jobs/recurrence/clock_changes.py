@@ -70,9 +70,7 @@ def changes_between(zone: str, after: datetime, until: datetime) -> Iterator[Clo
 def load_zone(name: str) -> ZoneInfo:
     """Return the zone of that name; raises InvalidRecurrence."""
     if name in _HOST_NAMES or name.startswith(_HOST_FOLDERS):
-        raise InvalidRecurrence(
-            f"timezone {name!r} differs from host to host: name a place, such as 'Europe/Berlin'"
-        )
+        raise InvalidRecurrence(f"timezone {name!r} differs from host to host: name a place, such as 'Europe/Berlin'")
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -86,10 +84,7 @@ def _spans_around(zone: str, year: int) -> tuple[tuple[datetime, ...], tuple[Spa
     first = changes[0].before if changes else _offset(load_zone(zone), begin)
     last = changes[-1].after if changes else first
     edges = [ClockChange(begin, first, first), *changes, ClockChange(end, last, last)]
-    spans = [
-        Span(left.at, right.at, left.before, left.after, right.after)
-        for left, right in pairwise(edges)
-    ]
+    spans = [Span(left.at, right.at, left.before, left.after, right.after) for left, right in pairwise(edges)]
     return tuple(span.start for span in spans), tuple(spans)
 
 

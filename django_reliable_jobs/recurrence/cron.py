@@ -89,9 +89,7 @@ class Cron:
 
     def between(self, after: datetime, until: datetime) -> Iterator[datetime]:
         """Yield the fires with after < fire <= until, lazily: the caller sets the bound."""
-        return moments.walk(
-            self.next_after, moments.as_utc(after, "after"), moments.as_utc(until, "until")
-        )
+        return moments.walk(self.next_after, moments.as_utc(after, "after"), moments.as_utc(until, "until"))
 
     def clock_change_notes(self, after: datetime, until: datetime) -> Iterator[ClockChangeNote]:
         """Yield the runs that a clock change with after < change <= until skips or repeats.

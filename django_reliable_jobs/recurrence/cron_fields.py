@@ -105,9 +105,7 @@ def _split(expression: str) -> list[str]:
         raise InvalidRecurrence(f"it has {len(expression)} characters, {MAXIMUM_LENGTH} at most")
     if not expression.isascii():
         strange = next(character for character in expression if not character.isascii())
-        raise InvalidRecurrence(
-            f"{strange!r} is not ASCII: use digits, letters and * , - / ? # only"
-        )
+        raise InvalidRecurrence(f"{strange!r} is not ASCII: use digits, letters and * , - / ? # only")
     # Spaces and tabs only, as in a crontab: str.split would take other control characters too.
     fields = re.findall(r"[^ \t]+", expression.lower())
     if len(fields) == 1 and fields[0] in MACROS:

@@ -33,9 +33,7 @@ DAY = Field("day-of-month", 1, 31, highest_written=31)
 MONTH = Field("month", 1, 12, wraps=True, names=_MONTHS, highest_written=12)
 WEEKDAY = Field("weekday", 0, 6, wraps=True, names=_WEEKDAYS, highest_written=7)
 
-_ITEM = re.compile(
-    r"(?P<first>\*|[0-9]+|[a-z]+)(?:-(?P<last>[0-9]+|[a-z]+))?(?:/(?P<step>[0-9]+))?"
-)
+_ITEM = re.compile(r"(?P<first>\*|[0-9]+|[a-z]+)(?:-(?P<last>[0-9]+|[a-z]+))?(?:/(?P<step>[0-9]+))?")
 
 
 def numbers(field: Field, text: str) -> tuple[int, ...]:
@@ -74,9 +72,7 @@ def _item_values(field: Field, text: str, item: str) -> set[int]:
             way_out = f"write {last}-{first}, or two ranges in a list"
             raise refusal(field, text, f"{item} runs backwards: {way_out}")
         last += field.size
-    return {
-        (number - field.low) % field.size + field.low for number in range(first, last + 1, step)
-    }
+    return {(number - field.low) % field.size + field.low for number in range(first, last + 1, step)}
 
 
 def _bounds(field: Field, text: str, match: re.Match[str]) -> tuple[int, int]:

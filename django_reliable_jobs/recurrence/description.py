@@ -74,12 +74,19 @@ def _times(fields: CronFields) -> str:
         return f"At {_listed([_time(hour, minute) for hour in hours for minute in minutes])}"
     if len(hours) == 24:
         return _minutes_of_every_hour(minutes)
-    is_range = hours[-1] - hours[0] == len(hours) - 1
-    if is_range and (len(minutes) == 1 or _interval(minutes)):
-        pace = "Every hour" if len(minutes) == 1 else _pace(_interval(minutes))
-        first, last = _time(hours[0], minutes[0]), _time(hours[-1], minutes[-1])
-        return f"{pace} from {first} to {last}"
+    if pace := _pace_through(minutes, hours):
+        return f"{pace} from {_time(hours[0], minutes[0])} to {_time(hours[-1], minutes[-1])}"
     return f"{_minutes(minutes)} of the hours {_runs(hours, lambda hour: f'{hour:02}')}"
+
+
+def _pace_through(minutes: tuple[int, ...], hours: tuple[int, ...]) -> str:
+    """The pace of times that are evenly spread from the first to the last, else nothing."""
+    step = hours[1] - hours[0] if len(hours) > 1 else 1
+    if hours != tuple(range(hours[0], hours[-1] + 1, step)):
+        return ""
+    if len(minutes) == 1:
+        return "Every hour" if step == 1 else f"Every {step} hours"
+    return _pace(_interval(minutes)) if step == 1 and _interval(minutes) else ""
 
 
 def _minutes_of_every_hour(minutes: tuple[int, ...]) -> str:
@@ -113,7 +120,8 @@ def _days(fields: CronFields) -> str:
     if days:
         return f"on {_days_of_month(days)}"
     if weekdays:
-        return f"on {_weekdays(weekdays)}"
+        named = _weekdays(weekdays)
+        return named if " to " in named and "," not in named else f"on {named}"
     return "every day"
 
 

@@ -43,9 +43,7 @@ class Every:
         anchor: datetime = EPOCH,
     ) -> None:
         try:
-            interval = timedelta(
-                weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds
-            )
+            interval = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidRecurrence(f"the interval is not a length of time: {error}") from None
         if interval < timedelta(seconds=1):
@@ -54,9 +52,7 @@ class Every:
                 "give weeks, days, hours, minutes or seconds, for example Every(minutes=5)"
             )
         if interval.microseconds:
-            raise InvalidRecurrence(
-                f"the interval is {interval.total_seconds()} s: it must be whole seconds"
-            )
+            raise InvalidRecurrence(f"the interval is {interval.total_seconds()} s: it must be whole seconds")
         object.__setattr__(self, "interval", interval)
         object.__setattr__(self, "anchor", moments.declared_moment(anchor, "anchor"))
 
@@ -73,9 +69,7 @@ class Every:
 
     def between(self, after: datetime, until: datetime) -> Iterator[datetime]:
         """Yield the fires with after < fire <= until, lazily: the caller sets the bound."""
-        return moments.walk(
-            self.next_after, moments.as_utc(after, "after"), moments.as_utc(until, "until")
-        )
+        return moments.walk(self.next_after, moments.as_utc(after, "after"), moments.as_utc(until, "until"))
 
     def clock_change_notes(self, after: datetime, until: datetime) -> Iterator[ClockChangeNote]:
         """Yield nothing: elapsed time knows no clock changes."""

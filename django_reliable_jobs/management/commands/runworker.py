@@ -79,19 +79,13 @@ class Command(BaseCommand):
 def _build(options: dict[str, Any]) -> Worker:
     queues, excluded = options["queues"], frozenset(options["excluded"])
     if queues and excluded:
-        raise CommandError(
-            "--queue and --except can't be combined: --queue already leaves out all others"
-        )
+        raise CommandError("--queue and --except can't be combined: --queue already leaves out all others")
     weights = dict(queues) if queues else None
     if weights and None in weights.values() and any(weights.values()):
-        raise CommandError(
-            "give every --queue a weight, or none: --queue critical=6 --queue default=3"
-        )
+        raise CommandError("give every --queue a weight, or none: --queue critical=6 --queue default=3")
     using = options["database"] or default_database()
     if using not in connections:
-        raise CommandError(
-            f"there is no database {using!r} in DATABASES; the aliases are {', '.join(connections)}"
-        )
+        raise CommandError(f"there is no database {using!r} in DATABASES; the aliases are {', '.join(connections)}")
     return Worker(
         using=using,
         queues=QueueOrder(weights=weights, excluded=excluded),
@@ -104,9 +98,7 @@ def _build(options: dict[str, Any]) -> Worker:
 def _queue(text: str) -> tuple[str, int | None]:
     name, has_weight, weight = text.partition("=")
     if not name or (has_weight and not (weight.isdigit() and 1 <= int(weight) <= 1000)):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not NAME or NAME=WEIGHT with a weight from 1 to 1000"
-        )
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME or NAME=WEIGHT with a weight from 1 to 1000")
     return name, int(weight) if has_weight else None
 
 

@@ -55,7 +55,7 @@ class Command(BaseCommand):
             self.watch(jobs, worker, log)
         self.say("5. What ran")
         self.show_table(jobs)
-        self.check(jobs, orders)
+        self.verify(jobs, orders)
         self.show_next_steps(jobs)
 
     def say(self, text: str) -> None:
@@ -65,9 +65,7 @@ class Command(BaseCommand):
     def make_customers(self) -> list[Customer]:
         """Find or make the customers."""
         return [
-            Customer.objects.get_or_create(
-                email=f"{name.split()[0].lower()}@example.com", defaults={"name": name}
-            )[0]
+            Customer.objects.get_or_create(email=f"{name.split()[0].lower()}@example.com", defaults={"name": name})[0]
             for name in CUSTOMERS
         ]
 
@@ -106,9 +104,7 @@ class Command(BaseCommand):
             if worker.poll() is not None:
                 raise CommandError(f"The worker ended by itself:\n{read_end(log)}")
             if time.monotonic() > deadline:
-                raise CommandError(
-                    f"Not done in {PATIENCE_SECONDS} s: {text}. The worker said:\n{read_end(log)}"
-                )
+                raise CommandError(f"Not done in {PATIENCE_SECONDS} s: {text}. The worker said:\n{read_end(log)}")
             time.sleep(0.1)
 
     def show_table(self, jobs: QuerySet[Job]) -> None:
@@ -123,11 +119,10 @@ class Command(BaseCommand):
             for attempt in job.attempts.all():
                 error = attempt.error_class.rpartition(".")[2]
                 self.stdout.write(
-                    f"           attempt {attempt.number} {attempt.outcome}: "
-                    f"{error}: {attempt.error_message}"
+                    f"           attempt {attempt.number} {attempt.outcome}: {error}: {attempt.error_message}"
                 )
 
-    def check(self, jobs: QuerySet[Job], orders: list[Order]) -> None:
+    def verify(self, jobs: QuerySet[Job], orders: list[Order]) -> None:
         """Raise CommandError unless everything ended as it should."""
         endings = Counter(job.status for job in jobs)
         invoiced = sum(
@@ -139,8 +134,7 @@ class Command(BaseCommand):
         expected = Counter({"SUCCEEDED": 2 * len(orders) + 1, "DEAD": 1})
         if endings != expected or invoiced != len(orders):
             raise CommandError(
-                f"Expected {dict(expected)} and {len(orders)} invoices sent, "
-                f"but got {dict(endings)} and {invoiced}."
+                f"Expected {dict(expected)} and {len(orders)} invoices sent, but got {dict(endings)} and {invoiced}."
             )
 
     def show_next_steps(self, jobs: QuerySet[Job]) -> None:

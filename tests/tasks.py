@@ -1,0 +1,113 @@
+"""The tasks that the tests run, in their own process and in workers."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any
+
+from django_reliable_jobs import Cancel, Fail, JobContext, Retry, Snooze, current_job, exponential, task
+from tests.models import Effect
+
+
+def leave_effect(name: str) -> None:
+    job = current_job()
+    Effect.objects.create(
+        name=name, job_id=job.id, attempt=job.attempt, pid=os.getpid(), thread=threading.current_thread().name
+    )
+
+
+@task()
+def effect(name: str) -> str:
+    leave_effect(name)
+    return name
+
+
+@task()
+def nothing(*args: Any, **kwargs: Any) -> None:
+    pass
+
+
+@task(unique="key", max_attempts=3)
+def unique(key: str, value: int = 0) -> None:
+    leave_effect(f"{key}={value}")
+
+
+@task(unique="key", unique_until="start", backoff=exponential(first=0.2, jitter=0), max_attempts=2)
+def unique_until_start(key: str, fail: bool = False) -> None:
+    leave_effect(key)
+    if fail:
+        raise ValueError(key)
+
+
+@task(max_attempts=3, backoff=exponential(first=10, factor=2, jitter=0))
+def fails(message: str = "it broke") -> None:
+    raise ValueError(message)
+
+
+@task(max_attempts=1)
+def once(name: str = "once") -> None:
+    leave_effect(name)
+
+
+@task(max_attempts=3, backoff=exponential(first=0, maximum=0, jitter=0))
+def fails_until(attempt: int) -> int:
+    job = current_job()
+    leave_effect("tried")
+    if job.attempt < attempt:
+        raise ConnectionError(f"attempt {job.attempt}")
+    return job.attempt
+
+
+@task(max_attempts=2)
+def ends_by(ending: str, after: float | None = None) -> None:
+    match ending:
+        case "retry":
+            raise Retry(after, "asked to retry")
+        case "snooze":
+            raise Snooze(after or 0, "asked to snooze")
+        case "cancel":
+            raise Cancel("asked to cancel")
+        case "fail":
+            raise Fail("asked to fail")
+
+
+@task()
+def slow(seconds: float, name: str = "slow") -> None:
+    """Leave an effect at the begin and at the end; ends early at nothing."""
+    leave_effect(f"{name} begins")
+    time.sleep(seconds)
+    leave_effect(f"{name} ends")
+
+
+@task()
+def until_stopping(name: str = "loop", limit: float = 60) -> None:
+    """Run until the worker stops or the job is cancelled."""
+    leave_effect(f"{name} begins")
+    job, deadline = current_job(), time.monotonic() + limit
+    while time.monotonic() < deadline:
+        job.raise_if_stopping()
+        time.sleep(0.01)
+    leave_effect(f"{name} gave up")
+
+
+@task()
+async def asynchronous(name: str) -> str:
+    await Effect.objects.acreate(name=name, job_id=current_job().id, thread=threading.current_thread().name)
+    return name
+
+
+@task(takes_context=True)
+def with_context(context: JobContext, name: str) -> dict[str, Any]:
+    return {"name": name, "attempt": context.attempt, "id": context.id, "key": context.idempotency_key("x")}
+
+
+@task()
+def bury(job_id: int) -> None:
+    leave_effect(f"buried {job_id}")
+
+
+@task(max_attempts=1, on_dead=bury)
+def dies_and_is_buried() -> None:
+    raise ValueError("dead")

@@ -1,0 +1,76 @@
+"""Real worker processes, to be killed for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from django.db import connection
+
+from django_reliable_jobs.models import Worker
+from tests.actors import wait_for
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+
+class WorkerProcess:
+    """`manage.py runworker` with the given arguments, on the database of the running test."""
+
+    def __init__(self, *arguments: str, settings: dict[str, Any] | None = None, ready: bool = True) -> None:
+        self._output = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "error::ResourceWarning", "manage.py", "runworker", *arguments],
+            cwd=CHECKOUT,
+            env={
+                **os.environ,
+                "DJANGO_SETTINGS_MODULE": "tests.settings",
+                "TESTS_DATABASE_NAME": connection.settings_dict["NAME"],
+                "TESTS_RELIABLE_JOBS": json.dumps(settings or {}),
+                "LOG_LEVEL": "INFO",
+            },
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+        )
+        if ready:
+            wait_for(lambda: self.row or self.has_ended, what="the worker to register")
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def row(self) -> Worker | None:
+        return Worker.objects.filter(pid=self.pid, lost_at=None).first()
+
+    @property
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+    @property
+    def output(self) -> str:
+        self._output.seek(0)
+        return self._output.read()
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def wait(self, timeout: float = 60) -> int:
+        """Return the exit code; fail with the worker's output if it does not end."""
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"the worker did not end within {timeout} s:\n{self.output}") from None
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        if not self.has_ended:
+            self.process.kill()
+        self.process.wait()
+        self._output.close()
