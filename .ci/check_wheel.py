@@ -73,9 +73,7 @@ def make_project(folder: Path, server: dict[str, str]) -> None:
 def manage(folder: Path, *arguments: str) -> None:
     """Run a command of the project."""
     environment = {k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"}
-    subprocess.run(
-        [sys.executable, "manage.py", *arguments], check=True, cwd=folder, env=environment
-    )
+    subprocess.run([sys.executable, "manage.py", *arguments], check=True, cwd=folder, env=environment)
 
 
 def main(wheel: str) -> None:

@@ -27,9 +27,9 @@ from testproject.shop.tasks import fax_to_warehouse, make_invoice, remind_of_pay
 
 CUSTOMERS = ["Ada Lovelace", "Grace Hopper", "Katherine Johnson", "Mary Jackson"]
 ENDED = {"SUCCEEDED", "DEAD", "CANCELLED"}
-# The retries take about four seconds; a slow machine gets more.
+# The retries take about four seconds; a slow machine gets more, and half a minute in all.
 PATIENCE_SECONDS = 20
-STOP_SECONDS = 5
+STOP_SECONDS = 8
 
 
 class Command(BaseCommand):
