@@ -54,6 +54,13 @@ class Head(NamedTuple):
 # Only rows of the ready index; what has a limit is not in it.
 _IS_READY = "job.status = 'READY' AND job.concurrency_key IS NULL AND job.rate_key IS NULL AND job.serial_key IS NULL"
 
+# The queue of an arm is not paused. A scalar subquery on purpose: as NOT EXISTS it becomes a join, and a join may turn the
+# order of the arms round.
+_IS_OPEN = (
+    "(SELECT count(*) FROM django_reliable_jobs_queue queue WHERE queue.name = {}.queue_name"
+    f" AND queue.paused_at IS NOT NULL AND (queue.resume_at IS NULL OR queue.resume_at > {NOW})) = 0"
+)
+
 # What a claim writes. A job that is unique until its start gives up its key for good, so that no retry can collide.
 _TAKE = f"""
 UPDATE django_reliable_jobs_job job
@@ -82,13 +89,12 @@ picked AS MATERIALIZED (
                    SELECT job.id, job.max_attempts = 1 OR job.losses > 0 AS solo
                      FROM django_reliable_jobs_job job
                     WHERE {_IS_READY} AND job.queue_name = arm.queue_name AND job.priority = arm.priority
+                      AND {_IS_OPEN.format("arm")}
                       AND NOT EXISTS (SELECT 1 FROM django_reliable_jobs_cancelrequest asked WHERE asked.job_id = job.id)
                     ORDER BY job.run_after, job.id
                     LIMIT least(arm.share, %(limit)s)
                       FOR NO KEY UPDATE OF job SKIP LOCKED
                    ) ready
-             WHERE NOT EXISTS (SELECT 1 FROM django_reliable_jobs_queue queue
-                                WHERE queue.name = arm.queue_name AND queue.paused_at IS NOT NULL)
              LIMIT %(limit)s) scanned
 ), taken AS (
     {_TAKE} FROM picked
@@ -110,8 +116,7 @@ WITH RECURSIVE head AS (
          ORDER BY job.queue_name, job.priority, job.run_after, job.id LIMIT 1) later
 )
 SELECT queue_name, priority, id, extract(epoch FROM {NOW} - run_after)::float8 FROM head
- WHERE NOT EXISTS (SELECT 1 FROM django_reliable_jobs_queue queue
-                    WHERE queue.name = head.queue_name AND queue.paused_at IS NOT NULL)
+ WHERE {_IS_OPEN.format("head")}
  UNION ALL
 SELECT NULL, NULL, NULL, extract(epoch FROM min(job.run_after) - {NOW})::float8
   FROM django_reliable_jobs_job job WHERE job.status = 'SCHEDULED'
