@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import django
 import environ
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -74,7 +75,11 @@ USE_TZ = True
 
 STATIC_URL = "static/"
 
-EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+MAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+if django.VERSION >= (6, 1):
+    MAILERS = {"default": {"BACKEND": MAIL_BACKEND}}
+else:
+    EMAIL_BACKEND = MAIL_BACKEND
 DEFAULT_FROM_EMAIL = "shop@example.com"
 
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
