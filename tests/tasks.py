@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
@@ -92,10 +93,17 @@ def until_stopping(name: str = "loop", limit: float = 60) -> None:
     leave_effect(f"{name} gave up")
 
 
+@task(max_attempts=1)
+def once_slow(seconds: float) -> None:
+    leave_effect("once")
+    time.sleep(seconds)
+
+
 @task()
-async def asynchronous(name: str) -> str:
-    await Effect.objects.acreate(name=name, job_id=current_job().id, thread=threading.current_thread().name)
-    return name
+async def asynchronous(name: str) -> int:
+    """Return what tells its event loop from any other."""
+    await Effect.objects.acreate(name=name, job_id=current_job().id, pid=os.getpid())
+    return id(asyncio.get_running_loop())
 
 
 @task(takes_context=True)

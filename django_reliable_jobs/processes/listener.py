@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("django_reliable_jobs")
 
-TURN_SECONDS = 5.0  # how long one turn listens, and so how soon a stop is seen
+TURN_SECONDS = 1.0  # how long one turn listens, and so how soon a stop is seen
 NEVER = 3600.0
 
 

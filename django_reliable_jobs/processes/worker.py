@@ -64,6 +64,7 @@ class Worker:
         self._exit_code = 0
         self._heads: list[Head] = []
         self._looked_at = self._look_at = 0.0
+        self._is_fresh = False  # nothing was claimed since the last look
         self._pause = FIRST_PAUSE
         self._next_due: float | None = None
         self._idle_since: float | None = None
@@ -139,6 +140,7 @@ class Worker:
             else:  # somebody else promotes them at this moment
                 self._next_due = FIRST_PAUSE
         self._heads = [head for head in heads if self.queues.serves(head.queue_name)]
+        self._is_fresh = True
         self._looked_at = time.monotonic()
         self._look_at = self._looked_at + settings.POLL_SECONDS
 
@@ -154,8 +156,9 @@ class Worker:
             self._start(job)
         if not arms:
             return
-        if free:
-            self._report_passed_over(claimed)
+        if free and self._is_fresh:
+            self._report_passed_over(arms, claimed)
+        self._is_fresh = False
         self._after_claim(len(claimed), limit)
 
     def _after_claim(self, claimed: int, limit: int) -> None:
@@ -181,11 +184,12 @@ class Worker:
         return target - self.recorder.in_hand
 
     def _wait(self, wanted: int) -> None:
+        if self.recorder.in_hand > self._pool.threads and time.monotonic() - self._last_report > STUCK_SECONDS:
+            self._completed = 0  # hold no more than there are threads
+            self.recorder.release(self._pool.take_back())
+            return
         if wanted <= 0:
             self._collect(timeout=STUCK_SECONDS)
-            if time.monotonic() - self._last_report > STUCK_SECONDS:
-                self._completed = 0  # hold no more than there are threads
-                self.recorder.release(self._pool.take_back())
             return
         if self._idle_since is None:
             # Marked first, then looked once more: an enqueuer that saw no idle worker has committed before that look.
@@ -224,10 +228,13 @@ class Worker:
             self._completed, self._last_report = completed, time.monotonic()
         return came
 
-    def _report_passed_over(self, claimed: list[ClaimedJob]) -> None:
+    def _report_passed_over(self, arms: list[Arm], claimed: list[ClaimedJob]) -> None:
+        """Have the housekeeping claim what is due for a second and was reached by this claim, but not taken."""
         taken = {job.id for job in claimed}
+        place = {(arm.queue_name, arm.priority): number for number, arm in enumerate(arms)}
+        reached = max((place[job.queue_name, job.priority] for job in claimed), default=len(arms))
         for head in self._heads:
-            if head.waited > 1 and head.id not in taken:
+            if head.waited > 1 and head.id not in taken and place.get(head[:2], len(arms)) <= reached:
                 self._housekeeping.claim_passed_over(head.id)
 
     # --- faults
@@ -294,8 +301,8 @@ class Worker:
             self._collect(timeout=min(0.1, max(deadline - time.monotonic(), 0.001)))
         grace = time.monotonic() + 5
         self._try(grace, self._record)
-        for part in (self._listener, self._housekeeping):
-            part.stop()
+        self._listener.stop(timeout=0)  # it holds nothing
+        self._housekeeping.stop()
         self._pool.stop()
         cut = self._try(grace, self.recorder.interrupt_running) or 0
         if cut:
