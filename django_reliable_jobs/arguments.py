@@ -1,23 +1,37 @@
-"""What a job can carry: arguments and results as JSON that comes back as it went in. Pure: no database, no settings."""
+"""What a job can carry: arguments and results as JSON that comes back as it went in. No database, no settings.
+
+A str, int, dict or list of a subclass is taken for what it is, and comes back plain: a member of TextChoices or
+IntegerChoices equals its value and comes back as that value, a SafeString as text, an OrderedDict as a dict.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import inspect
 import json
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
-from django_reliable_jobs.exceptions import InvalidArguments, InvalidResult
+from django.utils.functional import Promise
 
-# PostgreSQL's jsonb refuses U+0000 and a surrogate without its partner. ensure_ascii writes both as escapes, so that one
-# search of the text finds the suspects; only they are looked at closely.
+from django_reliable_jobs.exceptions import InvalidArguments, InvalidCheckpoint, InvalidResult
+
+MAX_DEPTH = 100  # levels of lists and dicts, far below what the stack of PostgreSQL or a thread holds
+
+# PostgreSQL's jsonb refuses U+0000 and a surrogate without its partner. ensure_ascii writes both as escapes, so that
+# one search of the text finds the suspects; only they are looked at closely.
 _SUSPECT = re.compile(r"\\u(?:0000|d[89a-f])")
+
+# jsonb keeps numbers as decimals and writes 1e+23 as 100000000000000000000000, which is read as another number, an int.
+# Texts are matched too, to be left alone.
+_WITH_EXPONENT = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?e\+\d+')
 
 
 def dump_arguments(
@@ -37,15 +51,15 @@ def dump_arguments(
     except TypeError as error:
         raise InvalidArguments(f"{task}{signature} can't be called with these arguments: {error}") from None
     try:
-        texts = _dump(list(args)), _dump(dict(kwargs))
+        texts = dump(list(args)), dump(dict(kwargs))
     except ValueError:
-        raise InvalidArguments(_name_the_argument(bound, task)) from None
+        raise InvalidArguments(f"{task}: {_fault_in_arguments(bound)}") from None
     size = len(texts[0]) + len(texts[1])
     if size > max_bytes:
-        largest = max(bound.arguments, key=lambda name: len(_dump(_plain(bound.arguments[name]))))
+        largest = max(_named(bound), key=lambda each: len(dump(each[1])), default=("", None))[0]
         raise InvalidArguments(
-            f"{task}: the arguments take {size} bytes as JSON, more than MAX_ARGUMENT_BYTES ({max_bytes}); the largest is"
-            f" {largest!r}. Store the data and pass its id."
+            f"{task}: the arguments take {size} bytes as JSON, more than MAX_ARGUMENT_BYTES ({max_bytes}); the largest"
+            f" is {largest}. Store the data and pass its id."
         )
     return texts
 
@@ -53,13 +67,50 @@ def dump_arguments(
 def dump_result(value: Any, *, task: str, max_bytes: int) -> str:
     """Return a task's result as JSON text. Raises InvalidResult, which names what can't be stored."""
     try:
-        text = _dump(value)
+        text = dump(value)
     except ValueError:
         raise InvalidResult(f"{task} returned a value that can't be stored: {_find_fault(value, 'result')}") from None
     if len(text) > max_bytes:
         raise InvalidResult(
             f"{task} returned {len(text)} bytes as JSON, more than MAX_RESULT_BYTES ({max_bytes}). Store the data and"
             " return its id."
+        )
+    return text
+
+
+def dump(value: Any) -> str:
+    """Return a value as JSON text. Raises ValueError if it would not come back from PostgreSQL equal."""
+    try:
+        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+        if "e+" in text:
+            text = _WITH_EXPONENT.sub(_without_exponent, text)
+        is_right = json.loads(text) == value
+    except (TypeError, RecursionError) as error:
+        raise ValueError from error
+    if is_right and text.count("[") + text.count("{") > MAX_DEPTH:
+        is_right = not _is_deeper(value, MAX_DEPTH)
+    if not is_right or (_SUSPECT.search(text) and _fault(value, "", frozenset()) is not None):
+        raise ValueError
+    return text
+
+
+def load(text: str) -> Any:
+    """Return the value of a JSON text."""
+    return json.loads(text)
+
+
+def dump_checkpoint(name: str, value: Any, *, task: str, max_bytes: int) -> str:
+    """Return a checkpoint's value as JSON text. Raises InvalidCheckpoint, which names what can't be stored."""
+    if not isinstance(name, str) or not 0 < len(name) <= 255 or _fault_in_text(name, "name"):
+        raise InvalidCheckpoint(f"{task}: the name of a checkpoint is text of 1 to 255 characters, not {name!r:.80}")
+    try:
+        text = _dump(value)
+    except ValueError:
+        raise InvalidCheckpoint(f"{task}: the checkpoint can't be stored: {_find_fault(value, name)}") from None
+    if len(text) > max_bytes:
+        raise InvalidCheckpoint(
+            f"{task}: the checkpoint {name!r} takes {len(text)} bytes as JSON, more than MAX_RESULT_BYTES ({max_bytes})."
+            " Store the data and keep its id."
         )
     return text
 
@@ -71,15 +122,19 @@ def call_arguments(signature: inspect.Signature, args: Sequence[Any], kwargs: Ma
     return dict(bound.arguments)
 
 
-def hash_of_key(task: str, key: Any) -> bytes:
-    """Return 16 bytes for a unique key of a task; equal JSON values give equal hashes."""
+def as_keywords(signature: inspect.Signature, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments by name with those that `**kwargs` collects beside the others."""
+    result = dict(given)
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            result |= result.pop(name)
+    return result
+
+
+def hash_of_key(task: str, key: str | Mapping[str, Any]) -> bytes:
+    """Return 16 bytes for a unique key of a task: a text, or arguments by name. The same JSON gives the same hash."""
     text = json.dumps([task, key], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).digest()[:16]
-
-
-def load(text: str) -> Any:
-    """Return the value of a JSON text."""
-    return json.loads(text)
 
 
 def without_bad_characters(text: str) -> str:
@@ -87,58 +142,77 @@ def without_bad_characters(text: str) -> str:
     return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _dump(value: Any) -> str:
-    try:
-        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    except (TypeError, RecursionError) as error:
-        raise ValueError from error
-    if json.loads(text) != value or (_SUSPECT.search(text) and _find_fault(value, "") is not None):
-        raise ValueError
-    return text
+def _without_exponent(match: re.Match[str]) -> str:
+    text = match.group()
+    return text if text.startswith('"') else f"{Decimal(text):f}.0"
 
 
-def _name_the_argument(bound: inspect.BoundArguments, task: str) -> str:
+def _is_deeper(value: Any, levels: int) -> bool:
+    items = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_is_deeper(each, levels - 1) for each in items if isinstance(each, dict | list))
+
+
+def _named(bound: inspect.BoundArguments) -> Iterator[tuple[str, Any]]:
+    """Yield the given arguments with the names that the caller knows them by."""
     for name, value in bound.arguments.items():
         kind = bound.signature.parameters[name].kind
         if kind is inspect.Parameter.VAR_KEYWORD:
-            faults = (_find_fault(each, key) for key, each in value.items())
+            yield from value.items()
         elif kind is inspect.Parameter.VAR_POSITIONAL:
-            faults = (_find_fault(each, f"{name}[{index}]") for index, each in enumerate(value))
+            yield from ((f"{name}[{index}]", each) for index, each in enumerate(value))
         else:
-            faults = iter([_find_fault(value, name)])
-        for fault in faults:
-            if fault is not None:
-                return f"{task}: {fault}"
-    return f"{task}: the arguments are nested too deeply"
+            yield name, value
 
 
-def _find_fault(value: Any, path: str) -> str | None:
-    try:
-        return _fault(value, path, set())
-    except RecursionError:
-        return f"{path} is nested too deeply"
+def _fault_in_arguments(bound: inspect.BoundArguments) -> str:
+    for name, value in _named(bound):
+        if fault := _fault_in_text(name, f"the name {name!a}"):
+            return fault
+        try:
+            dump(value)
+        except ValueError:
+            return _find_fault(value, name)
+    return "the arguments are nested too deeply"
 
 
-def _fault(value: Any, path: str, above: set[int]) -> str | None:
+def _find_fault(value: Any, path: str) -> str:
+    """Return a sentence about a value that `dump` refuses."""
+    return _fault(value, path, frozenset()) or (
+        f"{path} is of type {type(value).__qualname__}, which does not come back from JSON as it went in:"
+        " pass plain lists and dicts"
+    )
+
+
+def _fault(value: Any, path: str, above: frozenset[int]) -> str | None:
     if isinstance(value, str):
         return _fault_in_text(value, path)
     if isinstance(value, dict | list):
-        if id(value) in above:
-            return f"{path} contains itself"
-        above = above | {id(value)}
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, each in items:
-            if isinstance(value, dict) and not isinstance(key, str):
-                return f"{path} has the key {key!r}: JSON keys are text, pass str(key)"
-            fault = _fault_in_text(str(key), f"a key of {path}") or _fault(each, f"{path}[{key!r}]", above)
-            if fault:
-                return fault
+        return _fault_inside(value, path, above)
+    if value is None or isinstance(value, bool):
         return None
-    if value is None or isinstance(value, bool | int):
-        return None if not isinstance(value, Enum) else _fault_in_enum(value, path)
-    if isinstance(value, float) and value == value and abs(value) != float("inf"):
+    if isinstance(value, int):
+        is_long = value.bit_length() > 14_000  # Python reads and writes no more than 4,300 digits
+        return f"{path} is a whole number of more than 4,000 digits: pass hex(value)" if is_long else None
+    if isinstance(value, float) and math.isfinite(value):
         return None
     return f"{path} is {_described(value)}"
+
+
+def _fault_inside(value: dict[Any, Any] | list[Any], path: str, above: frozenset[int]) -> str | None:
+    if id(value) in above:
+        return f"{path} contains itself"
+    if len(above) >= MAX_DEPTH:
+        name = path.partition("[")[0]
+        return f"{name} is nested more than {MAX_DEPTH} levels deep: store the data and pass its id"
+    above |= {id(value)}
+    for key in value if isinstance(value, dict) else ():
+        if not isinstance(key, str):
+            return f"{path} has the key {key!r}: JSON keys are text, pass str(key)"
+        if fault := _fault_in_text(key, f"the key {key!a} of {path}"):
+            return fault
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    faults = (_fault(each, f"{path}[{key!r}]", above) for key, each in items)
+    return next((fault for fault in faults if fault), None)
 
 
 def _fault_in_text(text: str, path: str) -> str | None:
@@ -149,47 +223,33 @@ def _fault_in_text(text: str, path: str) -> str | None:
     return None
 
 
-def _fault_in_enum(value: Enum, path: str) -> str | None:
-    return None if json.loads(json.dumps(value)) == value else f"{path} is {_described(value)}"
-
-
 # Subclasses before their parents: a datetime is a date.
-_WAYS_OUT: list[tuple[type, str, str]] = [
-    (
-        datetime,
-        "a datetime",
-        "pass value.isoformat() and read it with datetime.fromisoformat() in the task",
-    ),
+_WAYS_OUT: list[tuple[type | tuple[type, ...], str, str]] = [
+    (datetime, "a datetime", "pass value.isoformat() and read it with datetime.fromisoformat() in the task"),
     (date, "a date", "pass value.isoformat() and read it with date.fromisoformat() in the task"),
     (time, "a time", "pass value.isoformat() and read it with time.fromisoformat() in the task"),
-    (
-        timedelta,
-        "a timedelta",
-        "pass value.total_seconds() and rebuild it with timedelta(seconds=…) in the task",
-    ),
+    (timedelta, "a timedelta", "pass value.total_seconds() and rebuild it with timedelta(seconds=…) in the task"),
     (UUID, "a UUID", "pass str(value) and rebuild it with UUID(…) in the task"),
     (Decimal, "a Decimal", "pass str(value) and rebuild it with Decimal(…) in the task"),
     (Enum, "an Enum member", "pass value.value"),
     (float, "not a finite number", "JSON has no NaN and no infinity: pass None or a number"),
     (tuple, "a tuple", "it would come back as a list: pass list(value)"),
-    (bytes, "bytes", "pass text, for example base64.b64encode(value).decode()"),
-    (set, "a set", "pass sorted(value)"),
-    (frozenset, "a frozenset", "pass sorted(value)"),
+    ((bytes, bytearray, memoryview), "bytes", "pass text, for example base64.b64encode(value).decode()"),
+    ((set, frozenset), "a set", "pass sorted(value)"),
+    (PurePath, "a path", "pass str(value)"),
 ]
 
 
 def _described(value: Any) -> str:
+    if isinstance(value, Promise):
+        return "a lazy text: pass str(value)"
     for kind, name, way_out in _WAYS_OUT:
         if isinstance(value, kind):
             return f"{name} ({value!r:.80}): {way_out}"
     if hasattr(value, "pk") and hasattr(value, "_meta"):
-        return f"a model instance ({type(value).__name__}): pass its primary key and load it in the task"
-    if hasattr(value, "_proxy____cast") or hasattr(value, "__html__"):
-        return "a lazy text: pass str(value)"
+        return f"a model instance ({value._meta.object_name}): pass its primary key and load it in the task"
+    if hasattr(value, "values_list"):
+        return "a QuerySet: pass list(value.values_list('pk', flat=True)) and load them in the task"
     return (
         f"of type {type(value).__qualname__}, which is not JSON: pass text, numbers, True, False, None, lists and dicts"
     )
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

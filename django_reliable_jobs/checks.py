@@ -53,7 +53,7 @@ def check_database(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[ch
         return [
             checks.Error(
                 f"django_reliable_jobs needs PostgreSQL, but the database {alias!r} is {vendor}.",
-                hint="Point the alias at PostgreSQL 14 or later, or route the app to an alias that is, by a database router.",
+                hint="Point the alias at PostgreSQL 14 or later, or let a database router send the app to one that is.",
                 id="reliable_jobs.E003",
             )
         ]
@@ -63,9 +63,9 @@ def check_database(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[ch
         checks.Warning(
             f"Jobs are written to the database {alias!r}, the project's other rows to {DEFAULT_DB_ALIAS!r}.",
             hint=(
-                "A job is then not part of the transaction that enqueues it: a rollback leaves the job behind, and a crash"
-                " between the two commits loses it. Keep jobs in the database of your business rows, or enqueue with"
-                " .using(database=…) and silence this check if that is what you want."
+                "A job is then not part of the transaction that enqueues it: a rollback leaves the job behind, and a"
+                " crash between the two commits loses it. Keep jobs in the database of your business rows, or enqueue"
+                " with .using(database=…) and silence this check if that is what you want."
             ),
             id="reliable_jobs.W001",
         )

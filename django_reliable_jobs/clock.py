@@ -1,7 +1,8 @@
 """The moment that engine statements take for now.
 
-In production it is the database's: `moment()` returns None and the statements read `clock_timestamp()`. Tests move it with
-`django_reliable_jobs.testing.at()`. Leases, heartbeats and leadership never look here: they know only the database's clock.
+In production it is the database's: `moment()` returns None and the statements read the database's clock. Tests move it
+with `django_reliable_jobs.testing.at()`. Leases, heartbeats and leadership never look here: they know only the
+database's clock.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from difflib import get_close_matches
@@ -59,6 +59,18 @@ def _load() -> Settings:
     return Settings(**{**given, **_normalized(given)})
 
 
+def task_modules() -> tuple[str, ...]:
+    """Return TASK_MODULES, or nothing if `RELIABLE_JOBS` holds a mistake.
+
+    Read while Django starts: a mistake is left to the system checks, which can say it more kindly than a traceback, and
+    to the first use of any other setting.
+    """
+    try:
+        return settings.TASK_MODULES
+    except ImproperlyConfigured:
+        return ()
+
+
 def find_mistakes(given: Any) -> list[str]:
     """Return a sentence for each mistake in a `RELIABLE_JOBS` value; an empty list if it is right."""
     if not isinstance(given, dict):
@@ -92,8 +104,12 @@ def _is_retention(value: Any) -> bool:
     )
 
 
-_RULES = [
-    ("LEASE_SECONDS", lambda v: _is_number(v) and v >= 1, "a number of seconds, at least 1"),
+_RULES: list[tuple[str, Callable[[Any], bool], str]] = [
+    (
+        "LEASE_SECONDS",
+        lambda v: _is_number(v) and 1 <= v <= 86_400,
+        "a number of seconds between 1 and 86400",
+    ),
     (
         "POLL_SECONDS",
         lambda v: _is_number(v) and 0.05 <= v <= 60,

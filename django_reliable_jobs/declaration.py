@@ -1,20 +1,72 @@
-"""What a declaration may say: each check returns the value in its stored form or raises, naming the option and the way out."""
+"""What a declaration may say: each check returns the value in its stored form or raises, naming the way out."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from django_reliable_jobs.exceptions import InvalidArguments, InvalidTask
-from django_reliable_jobs.retry import as_seconds
+from django_reliable_jobs.retry import LONGEST_SPAN, Backoff, as_seconds, exponential
+
+if TYPE_CHECKING:
+    from django_reliable_jobs.registry import Task
 
 MAX_NAME = 255
 MAX_QUEUE_NAME = 64
 
 T = TypeVar("T")
+UniqueRule = bool | str | Sequence[str] | Callable[..., str] | None
+UniqueKey = tuple[str, ...] | Callable[..., str] | None  # the rule in its stored form
+OnDuplicate = Literal["keep", "replace", "postpone", "raise"]
+
+
+class Options(TypedDict, total=False):
+    """The options of `@task`, but `takes_context`, which decides what type the task has."""
+
+    name: str | None
+    aliases: Sequence[str]
+    queue_name: str
+    priority: int
+    max_attempts: int | None
+    backoff: Backoff
+    retry_on: type[BaseException] | Sequence[type[BaseException]]
+    give_up_on: type[BaseException] | Sequence[type[BaseException]]
+    unique: UniqueRule
+    unique_until: Literal["end", "start"]
+    on_duplicate: OnDuplicate
+    expires: float | timedelta | None
+    on_dead: Task[..., Any] | str | None
+
+
+class Choices(TypedDict, total=False):
+    """What `Task.using()` chooses for the jobs enqueued through it; None is no choice."""
+
+    queue_name: str | None
+    priority: int | None
+    run_after: datetime | timedelta | None
+    unique_key: str | None
+    database: str | None
+
+
+DEFAULTS: Options = {
+    "name": None,
+    "aliases": (),
+    "queue_name": "default",
+    "priority": 0,
+    "max_attempts": None,
+    "backoff": exponential(),
+    "retry_on": (Exception,),
+    "give_up_on": (),
+    "unique": None,
+    "unique_until": "end",
+    "on_duplicate": "keep",
+    "expires": None,
+    "on_dead": None,
+}
 
 
 def check_function(function: Any) -> None:
@@ -22,41 +74,63 @@ def check_function(function: Any) -> None:
     if hasattr(function, "retry_policy"):
         raise InvalidTask(f"{function.name} is a task already: use @task once")
     if not inspect.isfunction(function):
-        raise InvalidTask(f"@task stands above a function, not above {function!r}")
+        raise InvalidTask(f"@task stands above a module-level function, not above {function!r}")
     place = f"{function.__module__}.{function.__qualname__}"
+    if function.__name__ == "<lambda>":
+        raise InvalidTask(f"{place} is a lambda: write a function at module level, where a worker can find it")
     if "<" in function.__qualname__:
-        raise InvalidTask(f"{place} is defined inside a function: move it to module level, where a worker can find it")
+        raise InvalidTask(
+            f"{place} is defined inside a function: move it to module level, where a worker can find it (a decorator"
+            " below @task needs functools.wraps)"
+        )
+    if "." in function.__qualname__:
+        raise InvalidTask(f"{place} is defined inside a class: move it to module level and pass it what it needs")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidTask(f"{place} is a generator: calling it would run nothing; return a list, or loop inside")
 
 
-def refuse_unknown_options(function: Any, unknown: dict[str, Any], declare: Callable[..., Any]) -> None:
+def refuse_unknown_options(function: Any, given: Iterable[str]) -> None:
     """Raise InvalidTask for an option that @task does not have, with the nearest one that it has."""
-    known = [each for each in inspect.signature(declare).parameters if each not in ("function", "unknown")]
-    for name in unknown:
-        close = get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(known)}"
-        raise InvalidTask(f"{getattr(function, '__qualname__', function)}: @task has no option {name!r}: {hint}")
+    known = [*DEFAULTS, "takes_context"]
+    for name in given:
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(known)}"
+            raise InvalidTask(f"{getattr(function, '__qualname__', function)}: @task has no option {name!r}: {hint}")
 
 
-def check_placement(task: str, queue_name: Any, priority: Any, run_after: Any, unique_key: Any) -> None:
-    """Raise InvalidArguments for a choice of `Task.using()` that can't hold; None is no choice."""
+def check_choices(task: str, choices: Choices) -> None:
+    """Raise InvalidArguments for a choice of `Task.using()` that does not exist or can't hold."""
+    for name in choices:
+        if name not in Choices.__annotations__:
+            known = ", ".join(Choices.__annotations__)
+            raise InvalidArguments(f"{task}: using() has no choice {name!r}: the choices are {known}")
     check = Declaration(task, error=InvalidArguments)
-    if queue_name is not None:
-        check.queue_name(queue_name)
-    if priority is not None:
-        check.priority(priority)
+    if choices.get("queue_name") is not None:
+        check.queue_name(choices["queue_name"])
+    if choices.get("priority") is not None:
+        check.priority(choices["priority"])
+    if choices.get("run_after") is not None:
+        _check_run_after(task, choices["run_after"])
+    unique_key: Any = choices.get("unique_key")
     if unique_key is not None and (not isinstance(unique_key, str) or not unique_key):
-        raise InvalidArguments(f"{task}: unique_key must be text, not {unique_key!r}")
+        raise check.refuse("unique_key", unique_key, "text")
+
+
+def _check_run_after(task: str, run_after: Any) -> None:
     if isinstance(run_after, timedelta):
         if run_after < timedelta():
             raise InvalidArguments(f"{task}: run_after={run_after!r} lies in the past; leave it out to run now")
-    elif run_after is not None and not isinstance(run_after, datetime):
-        raise InvalidArguments(f"{task}: run_after is an aware datetime or a timedelta, not {run_after!r}")
-    elif run_after is not None and run_after.utcoffset() is None:
+        if run_after > timedelta(seconds=LONGEST_SPAN):
+            raise InvalidArguments(f"{task}: run_after={run_after!r} is more than 100 years ahead")
+    elif not isinstance(run_after, datetime):
+        raise InvalidArguments(f"{task}: run_after must be an aware datetime or a timedelta, not {run_after!r}")
+    elif run_after.utcoffset() is None:
         raise InvalidArguments(
             f"{task}: run_after={run_after!r} has no time zone; use django.utils.timezone.make_aware()"
         )
+    elif not 1970 <= run_after.year <= 9000:  # far from what PostgreSQL or Python can't hold, whatever is added
+        raise InvalidArguments(f"{task}: run_after={run_after!r} is not between the years 1970 and 9000")
 
 
 class Declaration:
@@ -74,6 +148,11 @@ class Declaration:
         if not isinstance(value, str) or not value or len(value) > MAX_NAME or not value.isprintable():
             raise self.refuse("a name", value, f"text of 1 to {MAX_NAME} printable characters")
         return value
+
+    def aliases(self, value: Any) -> tuple[str, ...]:
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            raise self.refuse("aliases", value, "a list or tuple of names")
+        return tuple(self.name_of_task(each) for each in value)
 
     def queue_name(self, value: Any) -> str:
         right = isinstance(value, str) and 0 < len(value) <= MAX_QUEUE_NAME and value.isprintable()
@@ -100,10 +179,8 @@ class Declaration:
     def backoff(self, value: Any) -> Any:
         if not callable(value):
             raise self.refuse("backoff", value, "exponential(…) or a function of (attempt, exception)")
-        try:
-            inspect.signature(value).bind(1, ValueError())
-        except TypeError:
-            raise self.refuse("backoff", value, "a function that takes (attempt, exception)") from None
+        if not _accepts(value, 1, ValueError()):
+            raise self.refuse("backoff", value, "a function that takes (attempt, exception)")
         return value
 
     def exception_classes(self, option: str, value: Any) -> tuple[type[BaseException], ...]:
@@ -122,19 +199,39 @@ class Declaration:
             raise self._error(f"{self.task}: takes_context=True needs a first parameter for the context")
         return signature.replace(parameters=parameters[1:])
 
-    def unique(self, value: Any, signature: inspect.Signature) -> Any:
+    def unique(self, value: Any, signature: inspect.Signature) -> UniqueKey:
         if value is None or value is False:
             return None
-        if value is True or callable(value):
-            return value
-        names = (value,) if isinstance(value, str) else value
-        if not isinstance(names, Sequence) or not names or not all(isinstance(each, str) for each in names):
+        if callable(value):
+            return self._unique_function(value, signature)
+        names = (value,) if isinstance(value, str) else list(signature.parameters) if value is True else value
+        right = isinstance(names, Sequence) and all(isinstance(each, str) for each in names)
+        if not right or (not names and value is not True):
             raise self.refuse("unique", value, "argument name(s), True for all, or a function that returns text")
         for name in names:
             if name not in signature.parameters:
                 known = ", ".join(signature.parameters) or "none"
                 raise self._error(f"{self.task}: unique names the argument {name!r}, but the arguments are: {known}")
+            self._check_default_in_key(signature.parameters[name])
         return tuple(names)
+
+    def _unique_function(self, value: Callable[..., str], signature: inspect.Signature) -> Callable[..., str]:
+        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        names = [name for name, each in signature.parameters.items() if each.kind not in variable]
+        if len(names) == len(signature.parameters) and not _accepts(value, **dict.fromkeys(names)):
+            raise self.refuse("unique", value, f"a function that takes the arguments by name ({', '.join(names)})")
+        return value
+
+    def _check_default_in_key(self, parameter: inspect.Parameter) -> None:
+        if parameter.default is inspect.Parameter.empty:
+            return
+        try:
+            json.dumps(parameter.default)
+        except (TypeError, ValueError):
+            raise self._error(
+                f"{self.task}: unique takes in the argument {parameter.name!r}, whose default {parameter.default!r} is"
+                " not JSON: give it another default, or name the arguments that make the key"
+            ) from None
 
     def choice(self, option: str, value: T, choices: Sequence[str]) -> T:
         if value not in choices:
@@ -158,10 +255,21 @@ class Declaration:
         try:
             value.signature.bind(job_id=1)
         except TypeError:
-            raise self._error(f"{self.task}: on_dead={value.name} must accept the argument job_id") from None
+            raise self._error(f"{self.task}: on_dead={value.name} must accept the one argument job_id") from None
         return value
 
     def flag(self, option: str, value: Any) -> bool:
         if not isinstance(value, bool):
             raise self.refuse(option, value, "True or False")
         return value
+
+
+def _accepts(function: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
+    """Return whether a function can be called like this, as far as it tells."""
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    except ValueError:  # a function written in C that does not tell
+        return True
+    return True

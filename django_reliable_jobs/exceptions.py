@@ -45,15 +45,19 @@ class UnknownTask(ReliableJobsError, LookupError):
 
 
 class DuplicateJob(ReliableJobsError):
-    """A live job holds the same unique key. `job` is that job."""
+    """A live job holds the same unique key. `job` is that job; None if both are in one call of `enqueue_many`."""
 
-    def __init__(self, job: Any) -> None:
-        super().__init__(f"job {job.pk} of task {job.task} holds the same unique key and has not ended")
+    def __init__(self, job: Any, message: str = "") -> None:
+        super().__init__(message or f"job {job.pk} of task {job.task} holds the same unique key and has not ended")
         self.job = job
 
 
 class InvalidResult(ReliableJobsError, TypeError):
     """A task returned what can't be stored as JSON."""
+
+
+class InvalidCheckpoint(ReliableJobsError, TypeError):
+    """A checkpoint can't be stored like this; the earlier one stays."""
 
 
 class JobFailed(ReliableJobsError):
@@ -102,6 +106,10 @@ class Interruption(BaseException):
 
 class LeaseLost(Interruption):
     """This attempt was replaced: it can write nothing more."""
+
+
+class JobTimeout(Interruption):
+    """The attempt ran longer than its task's `timeout`. It counts as a failure."""
 
 
 class Stopping(Interruption):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from django_reliable_jobs import declaration
-from django_reliable_jobs.exceptions import InvalidTask, UnknownTask
-from django_reliable_jobs.retry import Backoff, RetryPolicy, exponential
+from django_reliable_jobs.declaration import DEFAULTS, Choices, OnDuplicate, Options, UniqueKey
+from django_reliable_jobs.exceptions import InvalidArguments, InvalidTask, UnknownTask
+from django_reliable_jobs.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from django_reliable_jobs.context import JobContext
@@ -22,23 +22,20 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-UniqueRule = bool | str | Sequence[str] | Callable[..., str] | None
-OnDuplicate = Literal["keep", "replace", "postpone", "raise"]
-
 _tasks: dict[str, Task[..., Any]] = {}
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Task(Generic[P, R]):
     """A declared function: calling it runs it here and now, `enqueue` makes a job of it."""
 
-    function: Callable[..., R]
-    name: str
+    function: Callable[..., R] = field(repr=False)
+    name: str = field(repr=False)
     queue_name: str = "default"
     priority: int = 0
     max_attempts: int | None = None  # None: the setting MAX_ATTEMPTS
-    retry_policy: RetryPolicy = RetryPolicy()
-    unique: UniqueRule = None
+    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
+    unique: UniqueKey = None
     unique_until: Literal["end", "start"] = "end"
     on_duplicate: OnDuplicate = "keep"
     expires: timedelta | None = None
@@ -47,34 +44,36 @@ class Task(Generic[P, R]):
     aliases: tuple[str, ...] = ()
     signature: inspect.Signature = field(repr=False)
 
+    def __post_init__(self) -> None:
+        for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
+            object.__setattr__(self, attribute, getattr(self.function, attribute))
+        object.__setattr__(self, "__wrapped__", self.function)
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function itself: no job, no context."""
         return self.function(*args, **kwargs)
 
-    def using(
-        self,
-        *,
-        queue_name: str | None = None,
-        priority: int | None = None,
-        run_after: datetime | timedelta | None = None,
-        unique_key: str | None = None,
-        database: str | None = None,
-    ) -> Placement[P, R]:
-        """Return the task with other choices for the jobs enqueued through it; the task itself stays as it is."""
-        placement: Placement[P, R] = Placement(task=self)
-        return placement.using(
-            queue_name=queue_name,
-            priority=priority,
-            run_after=run_after,
-            unique_key=unique_key,
-            database=database,
-        )
+    def __repr__(self) -> str:
+        options = (each for each in fields(self) if each.repr and getattr(self, each.name) != each.default)
+        return f"<Task {self.name}{''.join(f' {each.name}={getattr(self, each.name)!r}' for each in options)}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by name: the other process finds its own declaration."""
+        return _find_again, (self.__module__, self.name)
+
+    def using(self, **choices: Unpack[Choices]) -> Placement[P, R]:
+        """Return the task with other choices for the jobs enqueued through it; the task itself stays as it is.
+
+        `queue_name`, `priority`, `run_after` (aware datetime, or timedelta from the moment of enqueue), `unique_key`
+        (text, in place of the task's `unique`), `database` (alias). Raises InvalidArguments for what can't hold.
+        """
+        return Placement(task=self).using(**choices)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Make a job of this call, in the caller's transaction: it exists if and only if the caller commits.
 
-        Returns the job; `job.created` is False when `unique` found a live one. Raises InvalidArguments for what a job can't
-        carry (nothing is inserted, the transaction stays usable) and DuplicateJob with `on_duplicate="raise"`.
+        Returns the job; `job.created` is False when `unique` found a live one. Raises InvalidArguments for what a job
+        can't carry (nothing is inserted, the transaction stays usable) and DuplicateJob with `on_duplicate="raise"`.
         """
         return Placement(task=self).enqueue(*args, **kwargs)
 
@@ -102,25 +101,12 @@ class Placement(Generic[P, R]):
     unique_key: str | None = None
     database: str | None = None
 
-    def using(
-        self,
-        *,
-        queue_name: str | None = None,
-        priority: int | None = None,
-        run_after: datetime | timedelta | None = None,
-        unique_key: str | None = None,
-        database: str | None = None,
-    ) -> Placement[P, R]:
-        """Return this placement with the given choices replaced. Raises InvalidArguments for a choice that can't hold."""
-        declaration.check_placement(self.task.name, queue_name, priority, run_after, unique_key)
-        given = {
-            "queue_name": queue_name,
-            "priority": priority,
-            "run_after": run_after,
-            "unique_key": unique_key,
-            "database": database,
-        }
-        return replace(self, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+    def using(self, **choices: Unpack[Choices]) -> Placement[P, R]:
+        """Return this placement with the given choices replaced. See `Task.using`."""
+        declaration.check_choices(self.task.name, choices)
+        if choices.get("database") is not None:
+            _check_database(self.task.name, choices["database"])
+        return replace(self, **{name: value for name, value in choices.items() if value is not None})  # type: ignore[arg-type]
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """See `Task.enqueue`."""
@@ -145,83 +131,53 @@ class Placement(Generic[P, R]):
 def task(function: Callable[P, R], /) -> Task[P, R]: ...
 @overload
 def task(
-    *, takes_context: Literal[True], **options: Any
+    *, takes_context: Literal[True], **options: Unpack[Options]
 ) -> Callable[[Callable[Concatenate[JobContext, P], R]], Task[P, R]]: ...
 @overload
 def task(
-    *,
-    name: str | None = None,
-    aliases: Sequence[str] = (),
-    queue_name: str = "default",
-    priority: int = 0,
-    max_attempts: int | None = None,
-    backoff: Backoff = ...,
-    retry_on: type[BaseException] | Sequence[type[BaseException]] = ...,
-    give_up_on: type[BaseException] | Sequence[type[BaseException]] = (),
-    unique: UniqueRule = None,
-    unique_until: Literal["end", "start"] = "end",
-    on_duplicate: OnDuplicate = "keep",
-    expires: float | timedelta | None = None,
-    on_dead: Task[..., Any] | str | None = None,
-    takes_context: Literal[False] = False,
+    *, takes_context: Literal[False] = False, **options: Unpack[Options]
 ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 def task(function: Any = None, /, **options: Any) -> Any:
     """Declare a module-level function as a task.
 
     `name` is what rows carry (default: module path and qualified name); `aliases` are names of old rows that still run.
-    `max_attempts`, `backoff`, `retry_on` and `give_up_on` decide retries; `unique` names the argument(s) (or True for all, or
-    a function of the keyword arguments that returns text) of which one live job may exist until its `end` or `start`;
-    `expires` (seconds or timedelta) cancels a job that was not started so long after it was due; `on_dead` is enqueued with
-    `job_id` in the transaction in which a job dies. Raises InvalidTask, which names what can't hold and the accepted forms.
+    `max_attempts`, `backoff`, `retry_on` and `give_up_on` decide retries; `unique` names the argument(s) (or True for
+    all, or a function of the keyword arguments that returns text) of which one live job may exist until its `end` or
+    `start`; `expires` (seconds or timedelta) cancels a job that was not started so long after it was due; `on_dead` is
+    enqueued with `job_id` in the transaction in which a job dies. Raises InvalidTask, which names what can't hold and
+    the accepted forms.
     """
     if function is not None:
         return declare(function, **options)
     return lambda decorated: declare(decorated, **options)
 
 
-def declare(
-    function: Callable[..., R],
-    *,
-    name: str | None = None,
-    aliases: Sequence[str] = (),
-    queue_name: str = "default",
-    priority: int = 0,
-    max_attempts: int | None = None,
-    backoff: Backoff | None = None,
-    retry_on: Any = (Exception,),
-    give_up_on: Any = (),
-    unique: UniqueRule = None,
-    unique_until: Literal["end", "start"] = "end",
-    on_duplicate: OnDuplicate = "keep",
-    expires: float | timedelta | None = None,
-    on_dead: Task[..., Any] | str | None = None,
-    takes_context: bool = False,
-    **unknown: Any,
-) -> Task[..., R]:
+def declare(function: Callable[..., R], *, takes_context: bool = False, **options: Unpack[Options]) -> Task[..., R]:
     """Check a declaration, register it and return the Task. `task` is its decorator form."""
-    declaration.refuse_unknown_options(function, unknown, declare)
+    declaration.refuse_unknown_options(function, options)
     declaration.check_function(function)
-    name = name or f"{function.__module__}.{function.__qualname__}"
+    given: Options = {**DEFAULTS, **options}
+    name = f"{function.__module__}.{function.__qualname__}" if given["name"] is None else given["name"]
     check = declaration.Declaration(name)
     declared: Task[..., R] = Task(
         function=function,
         name=check.name_of_task(name),
-        queue_name=check.queue_name(queue_name),
-        priority=check.priority(priority),
-        max_attempts=check.max_attempts(max_attempts),
+        queue_name=check.queue_name(given["queue_name"]),
+        priority=check.priority(given["priority"]),
+        max_attempts=check.max_attempts(given["max_attempts"]),
         retry_policy=RetryPolicy(
-            backoff=check.backoff(exponential() if backoff is None else backoff),
-            retry_on=check.exception_classes("retry_on", retry_on),
-            give_up_on=check.exception_classes("give_up_on", give_up_on),
+            backoff=check.backoff(given["backoff"]),
+            retry_on=check.exception_classes("retry_on", given["retry_on"]),
+            give_up_on=check.exception_classes("give_up_on", given["give_up_on"]),
         ),
         signature=(signature := check.signature(function, takes_context)),
-        unique=check.unique(unique, signature),
-        unique_until=check.choice("unique_until", unique_until, ("end", "start")),
-        on_duplicate=check.choice("on_duplicate", on_duplicate, ("keep", "replace", "postpone", "raise")),
-        expires=check.span("expires", expires),
-        on_dead=check.on_dead(on_dead),
+        unique=check.unique(given["unique"], signature),
+        unique_until=check.choice("unique_until", given["unique_until"], ("end", "start")),
+        on_duplicate=check.choice("on_duplicate", given["on_duplicate"], ("keep", "replace", "postpone", "raise")),
+        expires=check.span("expires", given["expires"]),
+        on_dead=check.on_dead(given["on_dead"]),
         takes_context=check.flag("takes_context", takes_context),
-        aliases=tuple(check.name_of_task(alias) for alias in aliases),
+        aliases=check.aliases(given["aliases"]),
     )
     _register(declared)
     return declared
@@ -240,6 +196,21 @@ def _register(declared: Task[..., Any]) -> None:
 
 def _place(declared: Task[..., Any]) -> str:
     return f"{declared.function.__module__}.{declared.function.__qualname__}"
+
+
+def _find_again(module: str, name: str) -> Task[..., Any]:
+    importlib.import_module(module)
+    return get(name)
+
+
+def _check_database(task: str, alias: Any) -> None:
+    from django.db import connections
+
+    if alias not in connections.settings:
+        known = ", ".join(map(repr, connections.settings))
+        raise InvalidArguments(f"{task}: database must be one of {known}, not {alias!r}")
+    if (vendor := connections[alias].vendor) != "postgresql":
+        raise InvalidArguments(f"{task}: jobs need PostgreSQL, but the database {alias!r} is {vendor}")
 
 
 def find(name: str) -> Task[..., Any] | None:
@@ -265,12 +236,25 @@ def all_tasks() -> list[Task[..., Any]]:
 def autodiscover() -> None:
     """Import the `tasks` module of each installed app, and TASK_MODULES. An error in one is raised, never swallowed."""
     from django.apps import apps
+    from django.utils.module_loading import module_has_submodule
 
-    from django_reliable_jobs.conf import settings
+    from django_reliable_jobs import conf
 
     for config in apps.get_app_configs():
-        module = f"{config.name}.tasks"
-        if find_spec(module) is not None:
-            importlib.import_module(module)
-    for module in settings.TASK_MODULES:
+        if config.module is not None and module_has_submodule(config.module, "tasks"):
+            importlib.import_module(f"{config.name}.tasks")
+    for module in conf.task_modules():
+        _import_task_module(module)
+
+
+def _import_task_module(module: str) -> None:
+    from django.core.exceptions import ImproperlyConfigured
+
+    try:
         importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # something that the module imports is missing
+        raise ImproperlyConfigured(
+            f"RELIABLE_JOBS['TASK_MODULES'] names {module!r}, but there is no module {error.name!r}."
+        ) from error

@@ -11,13 +11,15 @@ from django_reliable_jobs.exceptions import InvalidTask
 
 Backoff = Callable[[int, BaseException], "float | timedelta | None"]
 
+LONGEST_SPAN = 100 * 365 * 86400  # seconds; far from what a timestamp can't hold
+
 
 @dataclass(frozen=True)
-class exponential:  # noqa: N801 - reads as a verb where it is used: backoff=exponential(first=5)
+class exponential:  # lower case, as it reads where it is used: backoff=exponential(first=5)
     """Wait `first` seconds after the first failure, then `factor` times longer each time, at most `maximum`.
 
-    Jitter only ever adds: the wait lies between the delay and the delay x (1 + jitter), so a herd is spread and no retry
-    comes earlier than asked. Raises InvalidTask for values that can't hold.
+    Jitter only ever adds: the wait lies between the delay and the delay x (1 + jitter), so a herd is spread and no
+    retry comes earlier than asked. Raises InvalidTask for values that can't hold.
     """
 
     first: float = 1
@@ -30,10 +32,12 @@ class exponential:  # noqa: N801 - reads as a verb where it is used: backoff=exp
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise InvalidTask(f"exponential({name}=…) must be a number, not {value!r}")
-        if not 0 <= self.first <= self.maximum < float("inf"):
+        if not 0 <= self.first <= self.maximum:
             raise InvalidTask("exponential() needs 0 <= first <= maximum (seconds)")
         if not (1 <= self.factor < float("inf") and 0 <= self.jitter <= 10):
             raise InvalidTask("exponential() needs factor >= 1 and jitter between 0 and 10")
+        if self.maximum * (1 + self.jitter) > LONGEST_SPAN:
+            raise InvalidTask("exponential() needs maximum, with its jitter, below 100 years")
 
     def __call__(
         self,
@@ -46,7 +50,7 @@ class exponential:  # noqa: N801 - reads as a verb where it is used: backoff=exp
         try:
             delay = min(self.first * self.factor ** (attempt - 1), self.maximum)
         except OverflowError:
-            delay = self.maximum
+            delay = self.maximum if self.first else 0
         return delay + delay * self.jitter * uniform()
 
 
@@ -71,13 +75,13 @@ class RetryPolicy:
 
 
 def as_seconds(span: float | timedelta | None) -> float | None:
-    """Return a span as seconds; None stays None. Raises TypeError or ValueError for anything that is not a span from now on."""
+    """Return a span as seconds; None stays None. Raises TypeError or ValueError for what is no span from now on."""
     if span is None:
         return None
     if isinstance(span, timedelta):
         span = span.total_seconds()
     if isinstance(span, bool) or not isinstance(span, int | float):
         raise TypeError(f"a delay is a number of seconds or a timedelta, not {span!r}")
-    if not 0 <= span <= 100 * 365 * 86400:
+    if not 0 <= span <= LONGEST_SPAN:
         raise ValueError(f"a delay is between 0 seconds and 100 years, not {span!r}")
     return float(span)

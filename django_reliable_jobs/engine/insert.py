@@ -1,0 +1,185 @@
+"""The INSERT of jobs: one statement in the caller's transaction, which also wakes an idle worker at COMMIT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, TypeVar
+
+from django.db import connections
+
+from django_reliable_jobs import arguments, clock
+from django_reliable_jobs.conf import settings
+from django_reliable_jobs.engine.wakeup import notify_idle
+from django_reliable_jobs.models import Job
+from django_reliable_jobs.registry import Placement, Task
+
+T = TypeVar("T")
+
+CHUNK = 5000  # rows per statement
+
+NOW = "coalesce(%(moment)s::timestamptz, statement_timestamp())"
+DUE = f"coalesce(%(run_after)s::timestamptz, {NOW} + %(delay)s::interval, {NOW})"
+
+_COLUMNS = (
+    "task, queue_name, priority, max_attempts, unique_until_start, meta, created_at, run_after, status, expires_at,"
+    " args, kwargs, unique_hash"
+)
+_SHARED = (
+    f"%(task)s, %(queue_name)s, %(priority)s, %(max_attempts)s, %(unique_until_start)s, %(meta)s::jsonb, {NOW}, {DUE},"
+    f" CASE WHEN {DUE} > {NOW} THEN 'SCHEDULED' ELSE 'READY' END, {DUE} + %(expires)s::interval"
+)
+_UNLESS_DUPLICATE = (
+    " ON CONFLICT (unique_hash)"
+    " WHERE unique_hash IS NOT NULL AND status IN ('SCHEDULED', 'READY', 'RUNNING', 'WAITING') DO NOTHING"
+)
+# A job that is due within a minute also wakes the idle, so that they sleep until its moment and not past it.
+_INSERTED = f"""
+SELECT id, unique_hash, status, run_after, created_at, expires_at, CASE
+       WHEN status = 'READY' OR run_after < {NOW} + interval '1 minute'
+       THEN {notify_idle("inserted.queue_name")} END
+  FROM inserted"""
+
+
+def _insert(columns: str, source: str) -> str:
+    return f"WITH inserted AS (INSERT INTO django_reliable_jobs_job ({columns}) {source} RETURNING *){_INSERTED}"
+
+
+_VALUES = f"VALUES ({_SHARED}, %(args)s::jsonb, %(kwargs)s::jsonb, %(unique_hash)s::bytea)"
+INSERT_ONE = _insert(_COLUMNS, _VALUES)
+INSERT_ONE_UNIQUE = _insert(_COLUMNS, _VALUES + _UNLESS_DUPLICATE)
+
+# ORDER BY keeps the ids in the order of the calls.
+INSERT_MANY = _insert(
+    _COLUMNS,
+    f"SELECT {_SHARED}, given.args::jsonb, given.kwargs::jsonb, NULL"
+    " FROM unnest(%(args)s::text[], %(kwargs)s::text[]) WITH ORDINALITY AS given(args, kwargs, position)"
+    " ORDER BY given.position",
+)
+# Here the order of insertion is that of the keys, so that two callers meet the same keys in the same order; the ids are
+# given, in the order of the calls.
+INSERT_MANY_UNIQUE = _insert(
+    f"id, {_COLUMNS}",
+    f"SELECT given.id, {_SHARED}, given.args::jsonb, given.kwargs::jsonb, given.unique_hash"
+    " FROM unnest(%(ids)s::bigint[], %(args)s::text[], %(kwargs)s::text[], %(unique_hashes)s::bytea[])"
+    " AS given(id, args, kwargs, unique_hash) ORDER BY given.unique_hash" + _UNLESS_DUPLICATE,
+)
+
+TAKE_IDS = "SELECT nextval(pg_get_serial_sequence('django_reliable_jobs_job', 'id')) FROM generate_series(1, %s)"
+
+
+class Call(NamedTuple):
+    """What differs between the jobs of one placement: checked, as JSON texts."""
+
+    args: str
+    kwargs: str
+    unique_hash: bytes = b""  # none
+
+
+def insert_one(using: str, shared: Mapping[str, Any], call: Call) -> Job:
+    """Insert a job without a unique key."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(INSERT_ONE, {**shared, **call._asdict(), "unique_hash": None})
+        return _as_job(using, shared, call, cursor.fetchone())
+
+
+def insert_one_unique(using: str, shared: Mapping[str, Any], call: Call) -> Job | None:
+    """Insert a job; None if a live job holds its unique key."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(INSERT_ONE_UNIQUE, {**shared, **call._asdict()})
+        row = cursor.fetchone()
+    return None if row is None else _as_job(using, shared, call, row)
+
+
+def insert_many(using: str, shared: Mapping[str, Any], calls: Sequence[Call]) -> list[Job]:
+    """Insert a job per call, without unique keys, in the order of the calls."""
+    columns = {"args": [call.args for call in calls], "kwargs": [call.kwargs for call in calls]}
+    with connections[using].cursor() as cursor:
+        cursor.execute(INSERT_MANY, {**shared, **columns})
+        rows = sorted(cursor.fetchall())
+    return [_as_job(using, shared, call, row) for call, row in zip(calls, rows, strict=True)]
+
+
+def insert_many_unique(using: str, shared: Mapping[str, Any], calls: Mapping[int, Call]) -> dict[bytes, Job]:
+    """Insert the jobs, given by id, whose unique key no live job holds; return them by key."""
+    columns: dict[str, Any] = {
+        "ids": list(calls),
+        "args": [call.args for call in calls.values()],
+        "kwargs": [call.kwargs for call in calls.values()],
+        "unique_hashes": [call.unique_hash for call in calls.values()],
+    }
+    with connections[using].cursor() as cursor:
+        cursor.execute(INSERT_MANY_UNIQUE, {**shared, **columns})
+        return {bytes(row[1]): _as_job(using, shared, calls[row[0]], row) for row in cursor.fetchall()}
+
+
+def take_ids(using: str, count: int) -> list[int]:
+    """Return ids for jobs to be inserted, ascending."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(TAKE_IDS, [count])
+        return sorted(job_id for (job_id,) in cursor.fetchall())
+
+
+def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Return the items in slices of what one statement takes."""
+    return (items[start : start + CHUNK] for start in range(0, len(items), CHUNK))
+
+
+def shared_parameters(placement: Placement[..., Any]) -> dict[str, Any]:
+    """Return what all jobs of a placement share."""
+    task, due = placement.task, placement.run_after
+    on_dead = task.on_dead.name if isinstance(task.on_dead, Task) else task.on_dead
+    return {
+        **parameters_of_name(task.name),
+        "queue_name": placement.queue_name or task.queue_name,
+        "priority": task.priority if placement.priority is None else placement.priority,
+        "max_attempts": task.max_attempts or settings.MAX_ATTEMPTS,
+        "unique_until_start": task.unique_until == "start",
+        "meta": None if on_dead is None else arguments.dump({"on_dead": on_dead}),
+        "run_after": due if isinstance(due, datetime) else None,
+        "delay": due if isinstance(due, timedelta) else None,
+        "expires": task.expires,
+    }
+
+
+def parameters_of_name(task: str) -> dict[str, Any]:
+    """Return what jobs of a task share of which this process knows the name only."""
+    return {
+        "task": task,
+        "queue_name": "default",
+        "priority": 0,
+        "max_attempts": settings.MAX_ATTEMPTS,
+        "unique_until_start": False,
+        "meta": None,
+        "run_after": None,
+        "delay": None,
+        "expires": None,
+        "moment": clock.moment(),
+    }
+
+
+def _as_job(using: str, shared: Mapping[str, Any], call: Call, row: tuple[Any, ...]) -> Job:
+    job_id, _, status, run_after, created_at, expires_at, _ = row
+    job = Job(
+        id=job_id,
+        task=shared["task"],
+        queue_name=shared["queue_name"],
+        priority=shared["priority"],
+        args=arguments.load(call.args),
+        kwargs=arguments.load(call.kwargs),
+        status=status,
+        run_after=run_after,
+        created_at=created_at,
+        attempt=0,
+        max_attempts=shared["max_attempts"],
+        claims=0,
+        losses=0,
+        run=1,
+        unique_hash=call.unique_hash or None,
+        unique_until_start=shared["unique_until_start"],
+        expires_at=expires_at,
+        meta=None if shared["meta"] is None else arguments.load(shared["meta"]),
+        compensation=Job.Compensation.NONE,
+    )
+    job._state.adding, job._state.db = False, using
+    return job
