@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from difflib import get_close_matches
 from enum import Enum
 from pathlib import PurePath
 from typing import Any
@@ -49,7 +50,7 @@ def dump_arguments(
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise InvalidArguments(f"{task}{signature} can't be called with these arguments: {error}") from None
+        raise InvalidArguments(f"{task}{_brief(signature)}: {_misspelt(signature, kwargs) or error}") from None
     try:
         texts = dump(list(args)), dump(dict(kwargs))
     except ValueError:
@@ -104,7 +105,7 @@ def dump_checkpoint(name: str, value: Any, *, task: str, max_bytes: int) -> str:
     if not isinstance(name, str) or not 0 < len(name) <= 255 or _fault_in_text(name, "name"):
         raise InvalidCheckpoint(f"{task}: the name of a checkpoint is text of 1 to 255 characters, not {name!r:.80}")
     try:
-        text = _dump(value)
+        text = dump(value)
     except ValueError:
         raise InvalidCheckpoint(f"{task}: the checkpoint can't be stored: {_find_fault(value, name)}") from None
     if len(text) > max_bytes:
@@ -140,6 +141,25 @@ def hash_of_key(task: str, key: str | Mapping[str, Any]) -> bytes:
 def without_bad_characters(text: str) -> str:
     """Return the text as PostgreSQL can store it: U+0000 and lone surrogates replaced by U+FFFD."""
     return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _brief(signature: inspect.Signature) -> str:
+    """Return the signature without its annotations."""
+    parameters = [each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()]
+    return str(inspect.Signature(parameters))
+
+
+def _misspelt(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> str | None:
+    """Return a sentence about an argument that does not exist; Python would name the one that is missing for it."""
+    kinds = {name: each.kind for name, each in signature.parameters.items()}
+    if inspect.Parameter.VAR_KEYWORD in kinds.values():
+        return None
+    known = [name for name, kind in kinds.items() if kind is not inspect.Parameter.POSITIONAL_ONLY]
+    unknown = next((name for name in kwargs if name not in kinds), None)
+    if unknown is None:
+        return None
+    close = get_close_matches(str(unknown), known, n=1)
+    return f"there is no argument {unknown!r}" + (f", did you mean {close[0]!r}?" if close else "")
 
 
 def _without_exponent(match: re.Match[str]) -> str:
