@@ -40,7 +40,7 @@ class Actor:
         self.does(self._end, RuntimeError("rolled back"))
 
     def leaves(self) -> None:
-        self.does(connection.close)
+        self.does(lambda: connection.close())
         self._executor.shutdown(wait=True)
 
     def _connect(self) -> int:
