@@ -1,0 +1,261 @@
+"""Rows read for people: what is in the queues, who works, and why a job does not run yet. Writes nothing.
+
+Ended jobs may be millions: of them only the dead are counted, and every count here is one that a partial index answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connections
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from django_reliable_jobs import clock, registry
+from django_reliable_jobs.engine.queues import IS_PAUSED
+from django_reliable_jobs.exceptions import UnknownTask
+from django_reliable_jobs.models import Attempt, CancelRequest, Job
+
+_NOW = "coalesce(%(moment)s::timestamptz, statement_timestamp())"
+# As the ready index has it; nothing makes a ready job with one of these keys yet.
+_IS_READY = "status = 'READY' AND concurrency_key IS NULL AND rate_key IS NULL AND serial_key IS NULL"
+_IS_ALIVE = "worker.lost_at IS NULL AND NOT worker.is_stopping AND worker.expires_at >= clock_timestamp()"
+_SERVES = "(worker.queues IS NULL OR {0} = ANY(worker.queues)) AND {0} <> ALL(worker.excluded_queues)"
+
+QUEUES = f"""
+WITH ready AS (
+    SELECT queue_name AS name, count(*) AS jobs, min(run_after) AS due FROM django_reliable_jobs_job
+     WHERE {_IS_READY} GROUP BY queue_name
+), running AS (
+    SELECT queue_name AS name, count(*) AS jobs FROM django_reliable_jobs_job
+     WHERE status = 'RUNNING' GROUP BY queue_name
+), scheduled AS (
+    SELECT queue_name AS name, count(*) AS jobs, min(run_after) AS due FROM django_reliable_jobs_job
+     WHERE status = 'SCHEDULED' GROUP BY queue_name
+), paused AS (
+    SELECT name, paused_at, resume_at FROM django_reliable_jobs_queue queue WHERE {IS_PAUSED}
+), alive AS (
+    SELECT queues, excluded_queues FROM django_reliable_jobs_worker worker WHERE {_IS_ALIVE}
+), names AS (
+    SELECT name FROM ready UNION SELECT name FROM running UNION SELECT name FROM scheduled UNION SELECT name FROM paused
+     UNION SELECT unnest(queues) FROM alive UNION SELECT unnest(%(declared)s::text[])
+)
+SELECT names.name, coalesce(ready.jobs, 0), coalesce(running.jobs, 0), coalesce(scheduled.jobs, 0),
+       CASE WHEN least(ready.due, scheduled.due) <= {_NOW} THEN {_NOW} - least(ready.due, scheduled.due) END,
+       paused.paused_at, paused.resume_at, (SELECT count(*) FROM alive worker WHERE {_SERVES.format("names.name")})
+  FROM names LEFT JOIN ready USING (name) LEFT JOIN running USING (name) LEFT JOIN scheduled USING (name)
+       LEFT JOIN paused USING (name)
+ ORDER BY names.name
+"""
+
+WORKERS = """
+SELECT worker.id, worker.host, worker.pid, worker.queues, worker.excluded_queues, worker.threads, worker.started_at,
+       coalesce(running.jobs, 0), clock_timestamp() - worker.heartbeat_at,
+       CASE WHEN worker.lost_at IS NOT NULL THEN 'lost' WHEN worker.expires_at < clock_timestamp() THEN 'silent'
+            WHEN worker.is_stopping THEN 'stopping' WHEN running.jobs > 0 THEN 'working' ELSE 'idle' END
+  FROM django_reliable_jobs_worker worker
+       LEFT JOIN (SELECT worker_id, count(*) AS jobs FROM django_reliable_jobs_job
+                   WHERE status = 'RUNNING' GROUP BY worker_id) running ON running.worker_id = worker.id
+ ORDER BY worker.host, worker.pid, worker.started_at
+"""
+
+DEAD_BY_TASK = """
+SELECT task, count(*) FROM django_reliable_jobs_job WHERE status = 'DEAD' GROUP BY task ORDER BY count(*) DESC, task
+"""
+
+SURROUNDINGS = f"""
+SELECT {_NOW}, paused.paused_at, paused.resume_at, alive.workers, alive.serving, alive.threads,
+       (SELECT count(*) FROM django_reliable_jobs_job job
+         WHERE job.status = 'RUNNING' AND job.worker_id = ANY(alive.serving_ids))
+  FROM (SELECT count(*) AS workers, count(*) FILTER (WHERE serves) AS serving,
+               coalesce(sum(threads) FILTER (WHERE serves), 0) AS threads,
+               coalesce(array_agg(id) FILTER (WHERE serves), ARRAY[]::bigint[]) AS serving_ids
+          FROM (SELECT id, threads, {_SERVES.format("%(queue)s")} AS serves
+                  FROM django_reliable_jobs_worker worker WHERE {_IS_ALIVE}) worker) alive
+       LEFT JOIN (SELECT paused_at, resume_at FROM django_reliable_jobs_queue queue
+                   WHERE queue.name = %(queue)s AND {IS_PAUSED}) paused ON true
+"""
+
+# Two arms, each a range of the ready index; joined by OR they would be a filter over the whole queue.
+AHEAD = f"""
+SELECT count(*) FROM (
+    (SELECT 1 FROM django_reliable_jobs_job
+      WHERE {_IS_READY} AND queue_name = %(queue)s AND priority > %(priority)s LIMIT %(limit)s)
+     UNION ALL
+    (SELECT 1 FROM django_reliable_jobs_job
+      WHERE {_IS_READY} AND queue_name = %(queue)s AND priority = %(priority)s
+        AND (run_after, id) < (%(run_after)s, %(id)s) LIMIT %(limit)s)
+) ahead
+"""
+MOST_AHEAD = 1000
+
+WIDE_COLUMNS = ("args", "kwargs", "result", "reason", "meta", "unique_hash")
+
+
+@dataclass(frozen=True)
+class QueueStatus:
+    """One queue now. `oldest` is how long the first job that could run has waited; a pause that ran out is none."""
+
+    name: str
+    ready: int
+    running: int
+    scheduled: int
+    oldest: timedelta | None
+    paused_at: datetime | None
+    resume_at: datetime | None
+    workers: int  # alive, and serve it
+
+
+@dataclass(frozen=True)
+class WorkerStatus:
+    """One worker process now. silent: its lease ran out, rescue has not come yet; lost: rescue has more to do."""
+
+    id: int
+    host: str
+    pid: int
+    queues: list[str] | None
+    excluded_queues: list[str]
+    threads: int
+    started_at: datetime
+    running: int
+    heartbeat_age: timedelta
+    state: str  # working | idle | stopping | silent | lost
+
+
+def queues(using: str) -> list[QueueStatus]:
+    """Return every queue that has live jobs, is paused, or is named by a worker or a declared task; by name."""
+    declared = sorted({task.queue_name for task in registry.all_tasks()})
+    with connections[using].cursor() as cursor:
+        cursor.execute(QUEUES, {"moment": clock.moment(), "declared": declared})
+        return [QueueStatus(*row) for row in cursor.fetchall()]
+
+
+def workers(using: str) -> list[WorkerStatus]:
+    """Return every worker on the list, by host and process; ages are on the database's clock."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(WORKERS)
+        return [WorkerStatus(*row) for row in cursor.fetchall()]
+
+
+def dead_by_task(using: str) -> dict[str, int]:
+    """Return how many dead letters each task has, most first."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(DEAD_BY_TASK)
+        return dict(cursor.fetchall())
+
+
+def now(using: str) -> datetime:
+    """Return the moment that is now for the jobs: the database's, or the one that a test set."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(f"SELECT {_NOW}", {"moment": clock.moment()})
+        moment: datetime = cursor.fetchone()[0]
+        return moment
+
+
+def with_status(jobs: QuerySet[Job], status: str) -> QuerySet[Job]:
+    """Narrow to one status in the words of the partial index that has it, however many jobs have ended."""
+    condition = Q(status=status)
+    if status == Job.Status.READY:
+        condition &= Q(concurrency_key=None, rate_key=None, serial_key=None)
+    elif status in Job.ENDED:
+        condition &= Q(finished_at__isnull=False)
+    return jobs.filter(condition)
+
+
+def find_jobs(
+    using: str,
+    *,
+    status: str | None = None,
+    queue_name: str | None = None,
+    task: str | None = None,
+    before: int | None = None,
+) -> QuerySet[Job]:
+    """Return jobs, newest first, without their wide columns; `before` is the id at which the last page ended."""
+    jobs = Job.objects.using(using).defer(*WIDE_COLUMNS).order_by("-id")
+    if status is not None:
+        jobs = with_status(jobs, status)
+    given = {"queue_name": queue_name, "task": task, "id__lt": before}
+    return jobs.filter(**{name: value for name, value in given.items() if value is not None})
+
+
+def find_statuses(using: str, job_ids: Iterable[int]) -> dict[int, str]:
+    """Return the status of each of these jobs that exists."""
+    return dict(Job.objects.using(using).filter(pk__in=list(job_ids)).values_list("pk", "status"))
+
+
+def find_attempts(using: str, job_id: int, *, limit: int) -> list[Attempt]:
+    """Return the last attempts that did not succeed, newest first."""
+    return list(Attempt.objects.using(using).filter(job_id=job_id).order_by("-claim")[:limit])
+
+
+def find_cancel_request(using: str, job_id: int) -> CancelRequest | None:
+    """Return the open wish that a job ends, if there is one."""
+    return CancelRequest.objects.using(using).filter(pk=job_id).first()
+
+
+def explain_waiting(using: str, job: Job) -> list[str]:
+    """Return a sentence for each thing that keeps a READY or SCHEDULED job from running, as far as it can be known."""
+    if job.status not in (Job.Status.READY, Job.Status.SCHEDULED):
+        return []
+    with connections[using].cursor() as cursor:
+        cursor.execute(SURROUNDINGS, {"moment": clock.moment(), "queue": job.queue_name})
+        moment, paused_at, resume_at, alive, serving, threads, busy = cursor.fetchone()
+    sentences = [*_explain_row(using, job, moment), *_explain_task(job)]
+    if paused_at is not None:
+        until = f"until {as_local(resume_at)}" if resume_at else f"until `manage.py jobs resume {job.queue_name}`"
+        sentences.append(f"Its queue, {job.queue_name}, is paused since {as_local(paused_at)}, {until}.")
+    if not alive:
+        sentences.append("No worker is running. Start one: `manage.py runworker`.")
+    elif not serving:
+        sentences.append(
+            f"Workers are running ({alive}), but none serves its queue."
+            f" Start one that does: `manage.py runworker --queue {job.queue_name}`."
+        )
+    elif job.status == Job.Status.READY and paused_at is None:
+        sentences += _explain_line(using, job, busy=busy, threads=threads)
+    return sentences or ["Nothing is in its way: a worker takes it at its next look."]
+
+
+def as_local(moment: datetime) -> str:
+    """Return a moment as people read it: to the second, in the current time zone, with its name."""
+    return f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
+
+
+def _explain_row(using: str, job: Job, moment: datetime) -> list[str]:
+    sentences = []
+    if job.run_after > moment:
+        sentences.append(f"It is scheduled for {as_local(job.run_after)}.")
+    elif job.status == Job.Status.SCHEDULED:
+        sentences.append(f"It was due at {as_local(job.run_after)}, and no worker has made it ready yet.")
+    if job.reason:
+        sentences.append(f"It was put back: {job.reason}")
+    if job.expires_at is not None and job.expires_at < moment:
+        sentences.append(f"It expired at {as_local(job.expires_at)}: a worker will cancel it, and not run it.")
+    if find_cancel_request(using, job.pk):
+        sentences.append("Somebody asked to cancel it: a worker will do that, and not run it.")
+    return sentences
+
+
+def _explain_task(job: Job) -> list[str]:
+    try:
+        registry.get(job.task)
+    except UnknownTask as error:
+        return [f"In the code that this command runs on, {error} A worker that does not know it puts the job back."]
+    return []
+
+
+def _explain_line(using: str, job: Job, *, busy: int, threads: int) -> list[str]:
+    place: dict[str, Any] = {"queue": job.queue_name, "priority": job.priority, "run_after": job.run_after}
+    with connections[using].cursor() as cursor:
+        cursor.execute(AHEAD, {**place, "id": job.pk, "limit": MOST_AHEAD})
+        ahead = cursor.fetchone()[0]
+    sentences = []
+    if ahead:
+        number = f"{MOST_AHEAD} or more" if ahead >= MOST_AHEAD else str(ahead)
+        sentences.append(f"Ready jobs of its queue that start before it: {number}.")
+    if busy >= threads:
+        sentences.append(f"The workers that serve its queue are busy: {busy} jobs run on {threads} threads.")
+    return sentences

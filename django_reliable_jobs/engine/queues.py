@@ -1,0 +1,64 @@
+"""What an operator decides about a queue: paused, until when, and served again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import connections
+
+from django_reliable_jobs import clock
+from django_reliable_jobs.engine.wakeup import notify_idle
+
+_NOW = "coalesce(%(moment)s::timestamptz, statement_timestamp())"
+
+# A condition on a row `queue`. A pause whose end has come is over, whether or not somebody has cleared the row since.
+IS_PAUSED = f"queue.paused_at IS NOT NULL AND (queue.resume_at IS NULL OR queue.resume_at > {_NOW})"
+
+# ORDER BY, here and below: two operators who name the same queues in any order lock them in the same order.
+PAUSE = f"""
+INSERT INTO django_reliable_jobs_queue AS queue (name, paused_at, resume_at)
+SELECT name, {_NOW}, %(resume_at)s::timestamptz FROM unnest(%(names)s::text[]) AS given(name) ORDER BY name
+    ON CONFLICT (name) DO UPDATE
+   SET paused_at = CASE WHEN {IS_PAUSED} THEN queue.paused_at ELSE excluded.paused_at END,
+       resume_at = excluded.resume_at
+RETURNING name, paused_at = {_NOW}
+"""
+
+RESUME = f"""
+WITH paused AS MATERIALIZED (
+    SELECT name FROM django_reliable_jobs_queue queue WHERE name = ANY(%(names)s::text[]) AND {IS_PAUSED}
+     ORDER BY name FOR NO KEY UPDATE
+)
+UPDATE django_reliable_jobs_queue queue SET paused_at = NULL, resume_at = NULL
+  FROM paused WHERE queue.name = paused.name
+RETURNING queue.name, {notify_idle("queue.name")}
+"""
+
+
+@dataclass(frozen=True)
+class Paused:
+    """What `pause` did, as names of queues."""
+
+    paused: list[str]
+    paused_before: list[str]  # since then, but now until the new `resume_at`
+
+
+def pause(using: str, names: Iterable[str], resume_at: datetime | None = None) -> Paused:
+    """Let no more jobs of these queues be claimed, until `resume_at` or until resumed. What was claimed before runs on.
+
+    A queue needs no job and no row to be paused. The last word on `resume_at` counts; None is for ever.
+    """
+    parameters = {"names": sorted(set(names)), "resume_at": resume_at, "moment": clock.moment()}
+    with connections[using].cursor() as cursor:
+        cursor.execute(PAUSE, parameters)
+        rows = sorted(cursor.fetchall())
+    return Paused([name for name, is_new in rows if is_new], [name for name, is_new in rows if not is_new])
+
+
+def resume(using: str, names: Iterable[str]) -> list[str]:
+    """Let the jobs of these queues be claimed again, and wake idle workers; return the queues that were paused."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(RESUME, {"names": sorted(set(names)), "moment": clock.moment()})
+        return sorted(name for name, _ in cursor.fetchall())

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from django_reliable_jobs.engine import inspection, lifecycle, queues
+from django_reliable_jobs.models import Job
+from django_reliable_jobs.testing import at, run_jobs
+from tests import tasks
+from tests.states import a_worker, claim_one
+
+
+def explain(job: Job) -> list[str]:
+    return inspection.explain_waiting("default", Job.objects.get(pk=job.pk))
+
+
+@pytest.mark.django_db
+def test_a_job_with_nothing_in_its_way_says_so() -> None:
+    a_worker()
+    assert explain(tasks.nothing.enqueue()) == ["Nothing is in its way: a worker takes it at its next look."]
+
+
+@pytest.mark.django_db
+def test_a_job_says_that_no_worker_is_running() -> None:
+    a_worker(lost_at=Now())
+    assert explain(tasks.nothing.enqueue()) == ["No worker is running. Start one: `manage.py runworker`."]
+
+
+@pytest.mark.django_db
+def test_a_job_says_that_no_running_worker_serves_its_queue() -> None:
+    a_worker(serves=["mail"])
+    [sentence] = explain(tasks.nothing.enqueue())
+    assert sentence.startswith("Workers are running (1), but none serves its queue.")
+    assert "--queue default" in sentence
+
+
+@pytest.mark.django_db
+def test_a_job_says_that_its_queue_is_paused_and_until_when() -> None:
+    a_worker()
+    job = tasks.nothing.enqueue()
+    queues.pause("default", ["default"])
+    [sentence] = explain(job)
+    assert "is paused since" in sentence and "until `manage.py jobs resume default`" in sentence
+    queues.pause("default", ["default"], timezone.now() + timedelta(days=1))
+    [sentence] = explain(job)
+    assert inspection.as_local(timezone.now() + timedelta(days=1))[:10] in sentence
+
+
+@pytest.mark.django_db
+def test_a_job_says_when_it_is_scheduled() -> None:
+    a_worker()
+    job = tasks.nothing.using(run_after=timedelta(hours=1)).enqueue()
+    assert explain(job) == [f"It is scheduled for {inspection.as_local(job.run_after)}."]
+
+
+@pytest.mark.django_db
+def test_an_overdue_job_that_nobody_promoted_says_so() -> None:
+    job = tasks.nothing.using(run_after=timedelta(minutes=1)).enqueue()
+    with at(timezone.now() + timedelta(minutes=2)):
+        assert explain(job)[0].startswith("It was due at ")
+
+
+@pytest.mark.django_db
+def test_a_retry_says_why_it_was_put_back() -> None:
+    a_worker()
+    job = tasks.fails.enqueue("no dial tone")
+    run_jobs()
+    assert explain(job)[1] == "It was put back: ValueError: no dial tone"
+
+
+@pytest.mark.django_db
+def test_a_job_whose_task_no_worker_knew_says_so_twice_over() -> None:
+    a_worker()
+    job = Job.objects.create(task="tests.tasks.efect")
+    run_jobs()
+    sentences = " ".join(explain(job))
+    assert "no worker that claimed it knows the task 'tests.tasks.efect'" in sentences
+    assert "did you mean 'tests.tasks.effect'?" in sentences
+
+
+@pytest.mark.django_db
+def test_a_job_that_expired_says_that_it_will_not_run() -> None:
+    a_worker()
+    job = tasks.nothing.enqueue()
+    Job.objects.update(expires_at=Now() - timedelta(seconds=1))
+    assert "a worker will cancel it, and not run it" in explain(job)[0]
+
+
+@pytest.mark.django_db
+def test_a_job_says_how_many_start_before_it_and_that_the_workers_are_busy() -> None:
+    worker_id = a_worker()
+    tasks.nothing.enqueue_many([{}] * 4)
+    tasks.nothing.using(priority=10).enqueue()
+    last = tasks.nothing.enqueue()
+    tasks.nothing.using(priority=-10).enqueue()
+    for _ in range(2):
+        claim_one(worker_id)
+    assert explain(last) == [
+        "Ready jobs of its queue that start before it: 3.",
+        "The workers that serve its queue are busy: 2 jobs run on 2 threads.",
+    ]
+
+
+@pytest.mark.django_db
+def test_the_line_before_a_job_is_counted_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspection, "MOST_AHEAD", 3)
+    a_worker()
+    tasks.nothing.using(priority=10).enqueue_many([{}] * 5)
+    tasks.nothing.enqueue_many([{}] * 5)
+    assert explain(tasks.nothing.enqueue()) == ["Ready jobs of its queue that start before it: 3 or more."]
+
+
+@pytest.mark.django_db
+def test_a_job_that_runs_or_has_ended_has_nothing_to_explain() -> None:
+    worker_id = a_worker()
+    ended = tasks.nothing.enqueue()
+    run_jobs()
+    running = tasks.nothing.enqueue()
+    claim_one(worker_id)
+    assert explain(ended) == explain(running) == []
+
+
+@pytest.mark.django_db
+def test_a_job_that_somebody_asked_to_cancel_says_so() -> None:
+    worker_id = a_worker()
+    job = tasks.fails.enqueue()
+    claim_one(worker_id)
+    lifecycle.cancel("default", [job.pk], reason="enough")
+    request = inspection.find_cancel_request("default", job.pk)
+    assert request is not None and request.reason == "enough"
+    Job.objects.update(status="READY")  # it was released between the request and its worker's heartbeat
+    assert "Somebody asked to cancel it: a worker will do that, and not run it." in explain(job)
