@@ -35,6 +35,8 @@ class Options(TypedDict, total=False):
     backoff: Backoff
     retry_on: type[BaseException] | Sequence[type[BaseException]]
     give_up_on: type[BaseException] | Sequence[type[BaseException]]
+    timeout: float | timedelta | None
+    atomic: bool
     unique: UniqueRule
     unique_until: Literal["end", "start"]
     on_duplicate: OnDuplicate
@@ -61,6 +63,8 @@ DEFAULTS: Options = {
     "backoff": exponential(),
     "retry_on": (Exception,),
     "give_up_on": (),
+    "timeout": None,
+    "atomic": False,
     "unique": None,
     "unique_until": "end",
     "on_duplicate": "keep",
@@ -262,6 +266,14 @@ class Declaration:
         if not isinstance(value, bool):
             raise self.refuse(option, value, "True or False")
         return value
+
+    def atomic(self, value: Any, function: Callable[..., Any]) -> bool:
+        if self.flag("atomic", value) and inspect.iscoroutinefunction(function):
+            raise self._error(
+                f"{self.task}: atomic=True can't hold for an async function: Django's transactions belong to one thread."
+                " Make it a plain function, or call context.fenced() around the writes"
+            )
+        return bool(value)
 
 
 def _accepts(function: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:

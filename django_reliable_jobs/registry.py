@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 from django_reliable_jobs import declaration
 from django_reliable_jobs.declaration import DEFAULTS, Choices, OnDuplicate, Options, UniqueKey
 from django_reliable_jobs.exceptions import InvalidArguments, InvalidTask, UnknownTask
-from django_reliable_jobs.retry import RetryPolicy
+from django_reliable_jobs.retry import DEFAULT_POLICY, RetryPolicy
 
 if TYPE_CHECKING:
     from django_reliable_jobs.context import JobContext
@@ -34,7 +34,9 @@ class Task(Generic[P, R]):
     queue_name: str = "default"
     priority: int = 0
     max_attempts: int | None = None  # None: the setting MAX_ATTEMPTS
-    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
+    retry_policy: RetryPolicy = DEFAULT_POLICY
+    timeout: timedelta | None = None
+    atomic: bool = False
     unique: UniqueKey = None
     unique_until: Literal["end", "start"] = "end"
     on_duplicate: OnDuplicate = "keep"
@@ -143,7 +145,9 @@ def task(function: Any = None, /, **options: Any) -> Any:
     `name` is what rows carry (default: module path and qualified name); `aliases` are names of old rows that still run.
     `max_attempts`, `backoff`, `retry_on` and `give_up_on` decide retries; `unique` names the argument(s) (or True for
     all, or a function of the keyword arguments that returns text) of which one live job may exist until its `end` or
-    `start`; `expires` (seconds or timedelta) cancels a job that was not started so long after it was due; `on_dead` is
+    `start`; `timeout` (seconds or timedelta) ends an attempt
+    that runs longer, as a failure; `atomic` commits the task's writes and its success together, fenced: effects exactly
+    once; `expires` (seconds or timedelta) cancels a job that was not started so long after it was due; `on_dead` is
     enqueued with `job_id` in the transaction in which a job dies. Raises InvalidTask, which names what can't hold and
     the accepted forms.
     """
@@ -171,6 +175,8 @@ def declare(function: Callable[..., R], *, takes_context: bool = False, **option
             give_up_on=check.exception_classes("give_up_on", given["give_up_on"]),
         ),
         signature=(signature := check.signature(function, takes_context)),
+        timeout=check.span("timeout", given["timeout"]),
+        atomic=check.atomic(given["atomic"], function),
         unique=check.unique(given["unique"], signature),
         unique_until=check.choice("unique_until", given["unique_until"], ("end", "start")),
         on_duplicate=check.choice("on_duplicate", given["on_duplicate"], ("keep", "replace", "postpone", "raise")),

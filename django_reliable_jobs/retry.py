@@ -74,6 +74,9 @@ class RetryPolicy:
         return as_seconds(self.backoff(attempt, exception))
 
 
+DEFAULT_POLICY = RetryPolicy()
+
+
 def as_seconds(span: float | timedelta | None) -> float | None:
     """Return a span as seconds; None stays None. Raises TypeError or ValueError for what is no span from now on."""
     if span is None:
