@@ -4,22 +4,48 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal, Protocol
 
-from django_reliable_jobs.exceptions import Stopping
+from django_reliable_jobs.exceptions import Interruption, JobTimeout, LeaseLost, Stopping
+
+StopReason = Literal["shutdown", "cancel", "timeout", "lost"]
 
 
 class StopFlag:
-    """Raised by the worker while a job runs: why it should end at its next safe point, or None."""
+    """Raised by the worker while a job runs: why it should end at its next safe point.
 
-    __slots__ = ("reason",)
+    `insists` makes every query on the job's thread a safe point too.
+    """
+
+    __slots__ = ("insists", "raised_at", "reason")
 
     def __init__(self) -> None:
-        self.reason: Literal["shutdown", "cancel"] | None = None
+        self.reason: StopReason | None = None
+        self.raised_at = 0.0  # of the monotonic clock
+        self.insists = False
+
+    def interruption(self) -> Interruption:
+        """Return what the job is ended with."""
+        match self.reason:
+            case "timeout":
+                return JobTimeout("the attempt ran longer than its task's timeout")
+            case "lost":
+                return LeaseLost("the worker lost its lease; nothing of this attempt is written from here on")
+            case "cancel":
+                return Stopping("the job was asked to cancel")
+        return Stopping("the worker is stopping")
+
+
+class Port(Protocol):
+    """What a context writes through; the worker puts it in."""
+
+    def fenced(self) -> AbstractContextManager[None]: ...
+    def save(self, name: str, value: Any) -> None: ...
+    def load(self, name: str, default: Any) -> Any: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,17 +62,38 @@ class JobContext:
     using: str  # the database alias that holds the job
     schedule: int | None = None
     slot: datetime | None = None
+    _port: Port = field(repr=False)
     _stop: StopFlag = field(default_factory=StopFlag, repr=False)
 
     @property
     def stopping(self) -> bool:
-        """Whether the worker is shutting down or the job was asked to cancel."""
+        """Whether the attempt should end: shutdown, cancel, timeout, or a lost lease."""
         return self._stop.reason is not None
 
     def raise_if_stopping(self) -> None:
-        """End the attempt here if the worker shuts down (uses no attempt) or the job was asked to cancel."""
-        if self.stopping:
-            raise Stopping
+        """End the attempt here if it should end; a shutdown uses up no attempt."""
+        if self._stop.reason is not None:
+            raise self._stop.interruption()
+
+    def fenced(self) -> AbstractContextManager[None]:
+        """Run a block in a transaction that commits only while this attempt is the job's current one.
+
+        Business rows that this block writes are written by one attempt at most, also if the worker is paused, replaced and
+        woken up. Raises LeaseLost at the end of the block if the attempt was replaced: nothing of the block is written.
+        """
+        return self._port.fenced()
+
+    def save_checkpoint(self, name: str, value: Any) -> None:
+        """Save a JSON value that outlives the attempt, in the current transaction: it commits with your writes, or not at all.
+
+        Fenced: raises LeaseLost if the attempt was replaced. Raises InvalidCheckpoint for a value that is not JSON or too
+        large; the earlier value stays.
+        """
+        self._port.save(name, value)
+
+    def load_checkpoint(self, name: str, default: Any = None) -> Any:
+        """Return the value that this run of the job saved under `name`, in this attempt or an earlier one, or `default`."""
+        return self._port.load(name, default)
 
     def idempotency_key(self, name: str) -> str:
         """Return a key for an outside system: the same in every attempt of a run, different per job, run and name.

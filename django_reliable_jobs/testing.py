@@ -52,7 +52,7 @@ def run_jobs(*, using: str | None = None, max_jobs: int = 1000) -> list[Job]:
         if not heads:
             break
         arms = queues.arms(heads, queues.seats(heads, 1), 1)
-        _, claimed = exchange.exchange(using, identity.id, [], arms, limit=1, free=1)
+        _, claimed = exchange.exchange(using, identity.id, [], arms, limit=1, free=1, alone=True)
         if not claimed:
             break
         if len(ran) >= max_jobs:
@@ -64,8 +64,8 @@ def run_jobs(*, using: str | None = None, max_jobs: int = 1000) -> list[Job]:
 
 
 def _run(using: str, job: ClaimedJob) -> None:
-    outcome = execute(job, StopFlag(), using=using, call=_call_in_savepoints)
-    if outcome is not None:
+    outcome = execute(job, StopFlag(), using=using, call=_call_in_savepoints, leave=lambda: None)
+    if outcome is not None and not outcome.is_recorded:
         lifecycle.end(using, [Ending(job.id, job.token, outcome)], worker="test:0")
 
 

@@ -49,6 +49,7 @@ class Head(NamedTuple):
     priority: int
     id: int
     waited: float  # seconds since it was due
+    is_suspect: bool  # it lost its worker before
 
 
 # Only rows of the ready index; what has a limit is not in it.
@@ -74,22 +75,26 @@ _TAKEN = f"""job.id, job.token, job.task, job.args::text, job.kwargs::text, job.
        coalesce(least(job.expires_at, job.start_before) < {NOW}, false)"""
 
 # The claim. MATERIALIZED: inlined, the planner may lock and take more rows than the LIMIT. One arm per queue and priority:
-# an equality on both lets each arm read the index in order. `solo`: a job that may not be started twice, or one that lost
-# its worker before, is not taken ahead of a free thread; the batch ends before it, so that nothing overtakes it.
+# an equality on both lets each arm read the index in order.
+# `solo`: a job that must not be started twice is not taken ahead of a free thread. `suspect`: a job that lost its worker is
+# taken by a process that holds nothing else, and alone, so that a job that kills its process takes no neighbour with it.
+# The batch ends before what can't be taken now, so that nothing overtakes it.
 CLAIM = f"""
 picked AS MATERIALIZED (
-    SELECT id, position, arm_position,
-           row_number() OVER (PARTITION BY queue_name ORDER BY position) AS place, share,
-           count(*) FILTER (WHERE solo AND position > %(free)s) OVER (ORDER BY position) AS held_back
-      FROM (SELECT ready.id, ready.solo, arm.queue_name, arm.share, arm.position AS arm_position,
-                   row_number() OVER () AS position
+    SELECT id, position, share,
+           row_number() OVER (PARTITION BY queue_name ORDER BY position) AS place,
+           first_value(suspect) OVER (ORDER BY position) AND position > 1
+           OR count(*) FILTER (WHERE solo AND position > %(free)s OR suspect AND position > 1)
+              OVER (ORDER BY position) > 0 AS is_held_back
+      FROM (SELECT ready.*, arm.queue_name, arm.share, row_number() OVER () AS position
               FROM unnest(%(queues)s::text[], %(priorities)s::smallint[], %(shares)s::int[])
                    WITH ORDINALITY AS arm(queue_name, priority, share, position)
              CROSS JOIN LATERAL (
-                   SELECT job.id, job.max_attempts = 1 OR job.losses > 0 AS solo
+                   SELECT job.id, job.max_attempts = 1 AS solo, job.losses > 0 AS suspect
                      FROM django_reliable_jobs_job job
                     WHERE {_IS_READY} AND job.queue_name = arm.queue_name AND job.priority = arm.priority
                       AND {_IS_OPEN.format("arm")}
+                      AND (job.losses = 0 OR %(alone)s)
                       AND NOT EXISTS (SELECT 1 FROM django_reliable_jobs_cancelrequest asked WHERE asked.job_id = job.id)
                     ORDER BY job.run_after, job.id
                     LIMIT least(arm.share, %(limit)s)
@@ -98,27 +103,27 @@ picked AS MATERIALIZED (
              LIMIT %(limit)s) scanned
 ), taken AS (
     {_TAKE} FROM picked
-     WHERE job.id = picked.id AND picked.place <= picked.share AND picked.held_back = 0
+     WHERE job.id = picked.id AND picked.place <= picked.share AND NOT picked.is_held_back
     RETURNING picked.position, {_TAKEN}
 )"""
 
 # A loose index scan: one index descent per queue and priority that has a ready job, however many jobs it has.
 LOOK = f"""
 WITH RECURSIVE head AS (
-    (SELECT job.queue_name, job.priority, job.id, job.run_after
+    (SELECT job.queue_name, job.priority, job.id, job.run_after, job.losses
        FROM django_reliable_jobs_job job
       WHERE {_IS_READY} ORDER BY job.queue_name, job.priority, job.run_after, job.id LIMIT 1)
     UNION ALL
     SELECT later.* FROM head CROSS JOIN LATERAL (
-        SELECT job.queue_name, job.priority, job.id, job.run_after
+        SELECT job.queue_name, job.priority, job.id, job.run_after, job.losses
           FROM django_reliable_jobs_job job
          WHERE {_IS_READY} AND (job.queue_name, job.priority) > (head.queue_name, head.priority)
          ORDER BY job.queue_name, job.priority, job.run_after, job.id LIMIT 1) later
 )
-SELECT queue_name, priority, id, extract(epoch FROM {NOW} - run_after)::float8 FROM head
+SELECT queue_name, priority, id, extract(epoch FROM {NOW} - run_after)::float8, losses > 0 FROM head
  WHERE {_IS_OPEN.format("head")}
  UNION ALL
-SELECT NULL, NULL, NULL, extract(epoch FROM min(job.run_after) - {NOW})::float8
+SELECT NULL, NULL, NULL, extract(epoch FROM min(job.run_after) - {NOW})::float8, NULL
   FROM django_reliable_jobs_job job WHERE job.status = 'SCHEDULED'
 """
 
@@ -143,12 +148,12 @@ def look(using: str) -> tuple[list[Head], float | None]:
     """Return the head of each queue and priority that has a ready job, and the seconds until the next scheduled one."""
     with connections[using].cursor() as cursor:
         cursor.execute(LOOK, {"moment": clock.moment()})
-        *heads, (_, _, _, next_due) = cursor.fetchall()
+        *heads, (_, _, _, next_due, _) = cursor.fetchall()
     return [Head._make(row) for row in heads], next_due
 
 
-def claim_parameters(worker_id: int, arms: Sequence[Arm], *, limit: int, free: int) -> dict[str, Any]:
-    """Return what CLAIM is executed with: at most `limit` jobs, of which `free` can start at once."""
+def claim_parameters(worker_id: int, arms: Sequence[Arm], *, limit: int, free: int, alone: bool) -> dict[str, Any]:
+    """Return what CLAIM is executed with: at most `limit` jobs, of which `free` can start at once; suspects if `alone`."""
     return {
         "moment": clock.moment(),
         "worker_id": worker_id,
@@ -157,6 +162,7 @@ def claim_parameters(worker_id: int, arms: Sequence[Arm], *, limit: int, free: i
         "shares": [arm.share for arm in arms],
         "limit": limit,
         "free": free,
+        "alone": alone,
     }
 
 

@@ -23,16 +23,20 @@ def exchange(
     using: str,
     worker_id: int,
     successes: Sequence[Ending],
-    arms: Sequence[Arm],
+    arms: Sequence[Arm] = (),
     *,
-    limit: int,
-    free: int,
+    limit: int = 0,
+    free: int = 0,
+    alone: bool = False,
 ) -> tuple[set[int], list[ClaimedJob]]:
     """Record successes and claim at most `limit` jobs; return the ids written, and the claimed in the order to start them.
 
+    `free` is how many can start at once: what must not start twice is claimed for those only. `alone`: nothing else is in
+    hand, so that a job that lost its worker before may be claimed.
+
     Atomic: after an error nothing of it happened, or (the connection broke between COMMIT and its answer) all of it.
     """
-    parameters = succeed_parameters(successes) | claim_parameters(worker_id, arms, limit=limit, free=free)
+    parameters = succeed_parameters(successes) | claim_parameters(worker_id, arms, limit=limit, free=free, alone=alone)
     with connections[using].cursor() as cursor:
         cursor.execute(EXCHANGE, parameters)
         rows = cursor.fetchall()

@@ -6,18 +6,19 @@ Ended jobs may be millions: of them only the dead are counted, and every count h
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connections
-from django.db.models import Q, QuerySet
+from django.db.models import Case, Count, F, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
 from django_reliable_jobs import clock, registry
 from django_reliable_jobs.engine.queues import IS_PAUSED
 from django_reliable_jobs.exceptions import UnknownTask
-from django_reliable_jobs.models import Attempt, CancelRequest, Job
+from django_reliable_jobs.models import Attempt, CancelRequest, Job, Worker
 
 _NOW = "coalesce(%(moment)s::timestamptz, statement_timestamp())"
 # As the ready index has it; nothing makes a ready job with one of these keys yet.
@@ -49,17 +50,6 @@ SELECT names.name, coalesce(ready.jobs, 0), coalesce(running.jobs, 0), coalesce(
   FROM names LEFT JOIN ready USING (name) LEFT JOIN running USING (name) LEFT JOIN scheduled USING (name)
        LEFT JOIN paused USING (name)
  ORDER BY names.name
-"""
-
-WORKERS = """
-SELECT worker.id, worker.host, worker.pid, worker.queues, worker.excluded_queues, worker.threads, worker.started_at,
-       coalesce(running.jobs, 0), clock_timestamp() - worker.heartbeat_at,
-       CASE WHEN worker.lost_at IS NOT NULL THEN 'lost' WHEN worker.expires_at < clock_timestamp() THEN 'silent'
-            WHEN worker.is_stopping THEN 'stopping' WHEN running.jobs > 0 THEN 'working' ELSE 'idle' END
-  FROM django_reliable_jobs_worker worker
-       LEFT JOIN (SELECT worker_id, count(*) AS jobs FROM django_reliable_jobs_job
-                   WHERE status = 'RUNNING' GROUP BY worker_id) running ON running.worker_id = worker.id
- ORDER BY worker.host, worker.pid, worker.started_at
 """
 
 DEAD_BY_TASK = """
@@ -135,9 +125,24 @@ def queues(using: str) -> list[QueueStatus]:
 
 def workers(using: str) -> list[WorkerStatus]:
     """Return every worker on the list, by host and process; ages are on the database's clock."""
-    with connections[using].cursor() as cursor:
-        cursor.execute(WORKERS)
-        return [WorkerStatus(*row) for row in cursor.fetchall()]
+    rows = with_state(Worker.objects.using(using)).order_by("host", "pid", "started_at")
+    return [WorkerStatus(*row) for row in rows.values_list(*(each.name for each in fields(WorkerStatus)))]
+
+
+def with_state(workers: QuerySet[Worker]) -> QuerySet[Worker]:
+    """Add to each worker how many jobs it holds, how old its heartbeat is, and its state, as in `WorkerStatus`."""
+    held = Job.objects.filter(status=Job.Status.RUNNING, worker_id=OuterRef("pk")).order_by().values("worker_id")
+    return workers.annotate(
+        running=Coalesce(Subquery(held.annotate(jobs=Count("*")).values("jobs")), 0),
+        heartbeat_age=Now() - F("heartbeat_at"),
+        state=Case(
+            When(lost_at__isnull=False, then=Value("lost")),
+            When(expires_at__lt=Now(), then=Value("silent")),
+            When(is_stopping=True, then=Value("stopping")),
+            When(running__gt=0, then=Value("working")),
+            default=Value("idle"),
+        ),
+    )
 
 
 def dead_by_task(using: str) -> dict[str, int]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django.db import IntegrityError, connections, transaction
+from django.db import IntegrityError, InterfaceError, OperationalError, connections, transaction
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.arguments import load
+from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import enqueue
-from django_reliable_jobs.engine.transaction import short_transaction
+from django_reliable_jobs.engine.checkpoints import MINE
+from django_reliable_jobs.engine.transaction import LIMIT_IDLE, short_transaction
 from django_reliable_jobs.engine.wakeup import notify_idle
+from django_reliable_jobs.exceptions import LeaseLost
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.registry import find
 
@@ -28,12 +32,13 @@ class Outcome:
     attempt: str | None = None  # the outcome in the attempt's row; None: no row
     delay: float | None = None  # seconds until it is due again; None: it keeps its place in the line
     uses_attempt: bool = True
-    is_loss: bool = False
+    losses: int = 0  # consecutive losses of its worker, this one included
     result: str | None = None  # JSON
     reason: str | None = None
     error_class: str = ""
     error_message: str = ""
     traceback: str = ""
+    is_recorded: bool = False  # in the transaction of the task itself
 
 
 class Ending(NamedTuple):
@@ -64,6 +69,21 @@ mine AS MATERIALIZED (
     RETURNING job.id
 )"""
 
+# The end of an atomic task, in its own transaction: the last statement before COMMIT, and the fence.
+SUCCEED_HERE = f"""
+WITH {MINE}
+UPDATE django_reliable_jobs_job job
+   SET status = 'SUCCEEDED', result = %(result)s::jsonb, losses = 0, reason = NULL,
+       started_at = {_NOW} - make_interval(secs => %(started_ago)s), finished_at = {_NOW}
+  FROM mine WHERE job.id = mine.id
+RETURNING {LIMIT_IDLE}
+"""
+
+# The lock waits for a session that was lost in the middle of its COMMIT; what it did is known after that.
+READ_BACK = """
+SELECT status FROM django_reliable_jobs_job WHERE id = %(job_id)s AND token = %(token)s FOR NO KEY UPDATE
+"""
+
 LOCK_MINE = """
 SELECT job.id, job.task, job.meta
   FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[]) AS given(id, token)
@@ -84,11 +104,11 @@ WITH ended AS (
                               THEN {_NOW} END,
            run_after = coalesce({_NOW} + make_interval(secs => given.delay), job.run_after),
            attempt = job.attempt - given.gives_back,
-           losses = CASE WHEN given.is_loss THEN job.losses + 1 ELSE 0 END,
+           losses = given.losses,
            result = given.result::jsonb
       FROM unnest(%(ids)s::bigint[], %(statuses)s::text[], %(delays)s::float8[], %(gives_back)s::int[],
-                  %(is_loss)s::bool[], %(reasons)s::text[], %(results)s::text[])
-           AS given(id, status, delay, gives_back, is_loss, reason, result)
+                  %(losses)s::int[], %(reasons)s::text[], %(results)s::text[])
+           AS given(id, status, delay, gives_back, losses, reason, result)
       LEFT JOIN django_reliable_jobs_cancelrequest asked ON asked.job_id = given.id
      WHERE job.id = given.id
     RETURNING job.id, job.status, job.attempt + given.gives_back AS number, job.claims, job.run, job.queue_name
@@ -158,6 +178,41 @@ def succeed_parameters(endings: Sequence[Ending]) -> dict[str, Any]:
     }
 
 
+@contextmanager
+def succeeding_atomically(using: str, job_id: int, token: int) -> Iterator[Callable[[str | None, float], None]]:
+    """Run a block in one transaction with the success of its job; the block calls what it is given, last, to record it.
+
+    Raises LeaseLost, and writes nothing, if the attempt was replaced. If the connection is lost at COMMIT, the outcome is read
+    back from the job's row before the error is raised or forgotten.
+    """
+    recorded = False
+
+    def record(result: str | None, started_ago: float) -> None:
+        nonlocal recorded
+        parameters = {"job_id": job_id, "token": token, "result": result, "started_ago": started_ago}
+        with connections[using].cursor() as cursor:
+            cursor.execute(SUCCEED_HERE, {**parameters, "moment": clock.moment(), "lease": settings.LEASE_SECONDS})
+            if cursor.fetchone() is None:
+                raise LeaseLost(f"job {job_id} was given to another attempt; nothing of this one is written")
+        recorded = True
+
+    try:
+        with transaction.atomic(using=using):
+            yield record
+    except (OperationalError, InterfaceError):
+        if not (recorded and was_recorded(using, job_id, token)):
+            raise
+
+
+def was_recorded(using: str, job_id: int, token: int) -> bool:
+    """Return whether the success of this attempt was committed by a session that was lost since."""
+    connections[using].close()
+    with connections[using].cursor() as cursor:
+        cursor.execute(READ_BACK, {"job_id": job_id, "token": token})
+        row = cursor.fetchone()
+    return row is not None and row[0] == Job.Status.SUCCEEDED
+
+
 def end(using: str, endings: Sequence[Ending], *, worker: str) -> set[int]:
     """Record how attempts ended, with their attempt rows, in one transaction; return the ids of the jobs written.
 
@@ -188,7 +243,7 @@ def _end_parameters(endings: Sequence[Ending], worker: str) -> dict[str, Any]:
         "statuses": [each.status for each in outcomes],
         "delays": [each.delay for each in outcomes],
         "gives_back": [0 if each.uses_attempt else 1 for each in outcomes],
-        "is_loss": [each.is_loss for each in outcomes],
+        "losses": [each.losses for each in outcomes],
         "reasons": [each.reason for each in outcomes],
         "results": [each.result for each in outcomes],
         "attempts": [each.attempt for each in outcomes],

@@ -7,10 +7,12 @@ call it at once.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import NamedTuple
 
 from django.db import connections
+from django.db.backends.utils import CursorWrapper
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.conf import settings
@@ -50,10 +52,19 @@ UPDATE django_reliable_jobs_worker worker
 RETURNING worker.id, worker.host, worker.pid, worker.heartbeat_at::text
 """
 
+DEAD_WORKER = """
+UPDATE django_reliable_jobs_worker SET lost_at = coalesce(lost_at, clock_timestamp()), expires_at = clock_timestamp(),
+       is_idle = false
+ WHERE id = %(id)s RETURNING id, host, pid, heartbeat_at::text
+"""
+
+# A checkpoint saved under the lost token is progress: the losses before it do not count on.
 THEIR_JOBS = """
-SELECT id, token, task, losses, max_attempts, extract(epoch FROM clock_timestamp() - started_at)::float8
-  FROM django_reliable_jobs_job WHERE worker_id = %(id)s AND status = 'RUNNING'
- ORDER BY id LIMIT %(batch)s FOR NO KEY UPDATE SKIP LOCKED
+SELECT job.id, job.token, job.max_attempts, extract(epoch FROM clock_timestamp() - job.started_at)::float8,
+       CASE WHEN EXISTS (SELECT 1 FROM django_reliable_jobs_checkpoint saved
+                          WHERE saved.job_id = job.id AND saved.token = job.token) THEN 0 ELSE job.losses END
+  FROM django_reliable_jobs_job job WHERE job.worker_id = %(id)s AND job.status = 'RUNNING'
+ ORDER BY job.id LIMIT %(batch)s FOR NO KEY UPDATE SKIP LOCKED
 """
 
 FORGET_WORKER = """
@@ -85,6 +96,8 @@ WITH old AS MATERIALIZED (
      ORDER BY finished_at LIMIT %(batch)s FOR UPDATE SKIP LOCKED
 ), attempts AS (
     DELETE FROM django_reliable_jobs_attempt WHERE job_id IN (SELECT id FROM old)
+), checkpoints AS (
+    DELETE FROM django_reliable_jobs_checkpoint WHERE job_id IN (SELECT id FROM old)
 ), requests AS (
     DELETE FROM django_reliable_jobs_cancelrequest WHERE job_id IN (SELECT id FROM old)
 )
@@ -109,40 +122,89 @@ def rescue(using: str, *, uniform: Callable[[], float] = random.random) -> int:
     while True:
         with short_transaction(using) as cursor:
             cursor.execute(LOST_WORKER, {"seen": seen})
-            worker = cursor.fetchone()
-            if worker is None:
+            row = cursor.fetchone()
+            if row is None:
                 return rescued
-            seen.append(worker[0])
-            cursor.execute(THEIR_JOBS, {"id": worker[0], "batch": RESCUE_BATCH})
-            endings = [_loss(row, worker, uniform) for row in cursor.fetchall()]
-            rescued += len(lifecycle.end(using, endings, worker=f"{worker[1]}:{worker[2]}")) if endings else 0
-            if len(endings) == RESCUE_BATCH:
-                seen.pop()
-            cursor.execute(FORGET_WORKER, {"id": worker[0]})
+            count = _take_from(using, cursor, LostWorker._make(row), uniform=uniform)
+            rescued += count
+            if count < RESCUE_BATCH:
+                seen.append(row[0])
 
 
-def _loss(row: tuple[Any, ...], worker: tuple[Any, ...], uniform: Callable[[], float]) -> Ending:
-    job_id, token, _, losses, max_attempts, age = row
-    _, host, pid, heartbeat_at = worker
-    message = f"the worker on {host}, process {pid}, was lost; its last heartbeat was at {heartbeat_at}"
-    told = {
-        "error_class": "WorkerLost",
-        "error_message": message,
-        "attempt": Attempt.Outcome.LOST.value,
-        "is_loss": True,
-    }
+def rescue_dead(using: str, worker_id: int, *, started: Collection[int], cause: str) -> int:
+    """Take the jobs of one worker whose process is known to be dead, without waiting for its lease; return how many.
+
+    `started` are the tokens that its threads had begun: the others never ran and are given back uncounted. `cause` is kept
+    with the attempts ("killed by signal 9").
+    """
+    rescued = 0
+    while True:
+        with short_transaction(using) as cursor:
+            cursor.execute(DEAD_WORKER, {"id": worker_id})
+            row = cursor.fetchone()
+            if row is None:
+                return rescued
+            worker = LostWorker._make(row)
+            count = _take_from(using, cursor, worker, started=started, cause=cause)
+            rescued += count
+            if count < RESCUE_BATCH:
+                return rescued
+
+
+class LostWorker(NamedTuple):
+    id: int
+    host: str
+    pid: int
+    heartbeat_at: str
+
+
+def _take_from(
+    using: str,
+    cursor: CursorWrapper,
+    worker: LostWorker,
+    *,
+    started: Collection[int] | None = None,
+    cause: str = "its lease ran out",
+    uniform: Callable[[], float] = random.random,
+) -> int:
+    cursor.execute(THEIR_JOBS, {"id": worker.id, "batch": RESCUE_BATCH})
+    message = (
+        f"the worker on {worker.host}, process {worker.pid}, was lost: {cause}; last heartbeat {worker.heartbeat_at}"
+    )
+    endings = []
+    for job_id, token, max_attempts, age, losses in cursor.fetchall():
+        if started is not None and token not in started:
+            outcome = NOT_STARTED
+        else:
+            outcome = _loss(message, max_attempts, losses + 1, uniform)
+        endings.append(Ending(job_id, token, outcome, started_ago=age))
+    taken = lifecycle.end(using, endings, worker=f"{worker.host}:{worker.pid}") if endings else set()
+    cursor.execute(FORGET_WORKER, {"id": worker.id})
+    return len(taken)
+
+
+NOT_STARTED = Outcome(status=Job.Status.READY.value, uses_attempt=False)
+
+
+def _loss(message: str, max_attempts: int, losses: int, uniform: Callable[[], float]) -> Outcome:
+    told = partial(
+        Outcome,
+        attempt=Attempt.Outcome.LOST.value,
+        losses=losses,
+        error_class="WorkerLost",
+        error_message=message,
+    )
     if max_attempts == 1:
         reason = f"{message}; max_attempts=1 allows no second start"
-        outcome = Outcome(status=Job.Status.DEAD.value, reason=reason, **told)
-    elif losses + 1 >= settings.MAX_LOSSES:
-        reason = f"{message}; {losses + 1} workers in a row were lost running this job"
-        outcome = Outcome(status=Job.Status.DEAD.value, reason=reason, uses_attempt=False, **told)
-    elif losses == 0:
-        outcome = Outcome(status=Job.Status.READY.value, uses_attempt=False, **told)
-    else:
-        delay = min(5 * 2 ** (losses - 1), 60) * (1 + uniform())
-        outcome = Outcome(status=Job.Status.SCHEDULED.value, delay=delay, uses_attempt=False, **told)
-    return Ending(job_id, token, outcome, started_ago=age)
+        return told(status=Job.Status.DEAD.value, reason=reason)
+    if losses >= settings.MAX_LOSSES:
+        reason = f"{message}; {losses} workers in a row were lost running this job"
+        return told(status=Job.Status.DEAD.value, reason=reason, uses_attempt=False)
+    if losses == 1:
+        return told(status=Job.Status.READY.value, uses_attempt=False)
+    # The first rescue is quick; a job that goes on losing its workers comes back later and later, and spread.
+    delay = min(5 * 2 ** (losses - 2), 60) * (1 + uniform())
+    return told(status=Job.Status.SCHEDULED.value, delay=delay, uses_attempt=False)
 
 
 def honour_cancel_requests(using: str) -> int:

@@ -11,6 +11,13 @@ from django.db.backends.utils import CursorWrapper
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.models import Job
 
+# Until the transaction ends, the server ends a session that sits idle in it for longer than a lease, or sooner if that is
+# what is set already: a process that is stopped (SIGSTOP, a frozen machine) holds no row for ever. An SQL expression, so
+# that it travels in the statement that takes the lock. Outside a transaction it has no effect.
+LIMIT_IDLE = """set_config('idle_in_transaction_session_timeout', ceil(1000 * least(%(lease)s::float8, coalesce(nullif(
+    extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval), 0), %(lease)s::float8)))::text,
+    true)"""
+
 
 def default_database() -> str:
     """Return the alias to which the project's router sends jobs."""
@@ -19,11 +26,7 @@ def default_database() -> str:
 
 @contextmanager
 def short_transaction(using: str) -> Iterator[CursorWrapper]:
-    """Run a block in one READ COMMITTED transaction, whatever the project's default is; inside another: a savepoint.
-
-    A process that is stopped in the middle (SIGSTOP, a frozen machine) holds its rows for about a lease, not for ever: the
-    server ends the session that sits idle in the transaction.
-    """
+    """Run a block in one READ COMMITTED transaction, whatever the project's default is; inside another: a savepoint."""
     connection = connections[using]
     outermost = not connection.in_atomic_block
     with transaction.atomic(using=using), connection.cursor() as cursor:

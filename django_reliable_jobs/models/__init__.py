@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from django_reliable_jobs.models.fleet import Queue, Worker
-from django_reliable_jobs.models.job import Attempt, CancelRequest, Job
+from django_reliable_jobs.models.job import Attempt, CancelRequest, Checkpoint, Job
 
-__all__ = ["Attempt", "CancelRequest", "Job", "Queue", "Worker"]
+__all__ = ["Attempt", "CancelRequest", "Checkpoint", "Job", "Queue", "Worker"]

@@ -202,6 +202,25 @@ class Attempt(models.Model):
         return self.finished_at - self.started_at
 
 
+class Checkpoint(models.Model):
+    """A named JSON value that a running job saved, of one run."""
+
+    job = models.ForeignKey(Job, models.CASCADE, db_index=False, related_name="checkpoints", verbose_name=_("job"))
+    run = models.SmallIntegerField(_("run"))
+    name = models.CharField(_("name"), max_length=255)
+    value = models.JSONField(_("value"))
+    token = models.BigIntegerField(_("token"))  # of the claim that saved it last
+    saved_at = models.DateTimeField(_("saved"))
+
+    class Meta:
+        verbose_name = _("checkpoint")
+        verbose_name_plural = _("checkpoints")
+        constraints = [models.UniqueConstraint(name="reliable_checkpoint_once", fields=["job", "run", "name"])]
+
+    def __str__(self) -> str:
+        return f"#{self.job_id} {self.name}"
+
+
 class CancelRequest(models.Model):
     """The wish that a running job ends. Read with the heartbeat of its worker; gone when the attempt ends."""
 

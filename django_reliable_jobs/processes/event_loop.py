@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
 
 from django_reliable_jobs.processes import connections
+
+if TYPE_CHECKING:
+    pass
 
 
 class EventLoop:
@@ -24,12 +27,16 @@ class EventLoop:
         function: Callable[..., Coroutine[Any, Any, Any]],
         args: list[Any],
         kwargs: dict[str, Any],
+        *,
+        held: HeldJob,
     ) -> Any:
         """Run a coroutine function to its end and return its result, or raise what it raised.
 
-        The context of the calling thread (the current job) goes with it.
+        The context of the calling thread (the current job) goes with it. An interruption of `held` cancels the coroutine.
         """
-        return asyncio.run_coroutine_threadsafe(_with_own_thread(function, args, kwargs), self._running()).result()
+        future = asyncio.run_coroutine_threadsafe(_with_own_thread(function, args, kwargs), self._running())
+        held.cancel_coroutine = future.cancel
+        return future.result()
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._starting:

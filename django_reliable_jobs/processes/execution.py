@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import inspect
 import logging
+import time
 import traceback
+from asyncio import CancelledError
 from collections.abc import Callable
+from concurrent.futures import CancelledError as FutureCancelled
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,12 +17,16 @@ from django.utils import timezone
 from django_reliable_jobs import arguments, clock, registry
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.context import JobContext, StopFlag, entered
+from django_reliable_jobs.engine import lifecycle
+from django_reliable_jobs.engine.checkpoints import AttemptPort
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.lifecycle import Outcome
 from django_reliable_jobs.exceptions import (
     Cancel,
     Fail,
+    Interruption,
     InvalidResult,
+    JobTimeout,
     LeaseLost,
     Retry,
     Snooze,
@@ -44,34 +51,52 @@ INTERRUPTED = Outcome(
 )
 
 CallTask = Callable[[registry.Task[..., Any], list[Any], dict[str, Any]], Any]
+RECORDED = Outcome(status=SUCCEEDED, is_recorded=True)
 
 
-def execute(job: ClaimedJob, flag: StopFlag, *, using: str, call: CallTask) -> Outcome | None:
+def execute(
+    job: ClaimedJob, flag: StopFlag, *, using: str, call: CallTask, leave: Callable[[], None]
+) -> Outcome | None:
     """Run one claimed job and return its outcome, or None if it was replaced and has nothing to record.
 
-    `call` calls the task's function: here for plain functions, on the event loop for coroutines. Never raises.
+    `call` calls the task's function: in this thread, or on the event loop for coroutines. `leave` puts the thread in order
+    afterwards and raises if the task left something behind that undoes its work. Never raises.
     """
     if job.is_late:
         return Outcome(status=CANCELLED, uses_attempt=False, reason="expired: it was not started in time")
     task = registry.find(job.task)
     if task is None:
         return _put_back_unknown(job)
-    context = context_of(job, flag, using)
     try:
-        with entered(context):
-            args = arguments.load(job.args)
-            result = call(task, [context, *args] if task.takes_context else args, arguments.load(job.kwargs))
-        if result is None:
-            return NO_RESULT
-        return Outcome(
-            status=SUCCEEDED,
-            result=arguments.dump_result(result, task=task.name, max_bytes=settings.MAX_RESULT_BYTES),
-        )
+        try:
+            return _perform(task, job, context_of(job, flag, using), call)
+        finally:
+            leave()
     except BaseException as error:
         try:
             return _judge(task, job, flag, error)
         except Exception as fault:  # a Snooze or Retry with a span that is none, a message that can't be formatted
             return _retry_or_die(task, job, fault)
+
+
+def _perform(task: registry.Task[..., Any], job: ClaimedJob, context: JobContext, call: CallTask) -> Outcome:
+    args, kwargs = arguments.load(job.args), arguments.load(job.kwargs)
+    if task.takes_context:
+        args = [context, *args]
+    if not task.atomic:
+        with entered(context):
+            result = call(task, args, kwargs)
+        return NO_RESULT if result is None else Outcome(status=SUCCEEDED, result=_dump_result(task, result))
+    started = time.monotonic()
+    with lifecycle.succeeding_atomically(context.using, job.id, job.token) as record:
+        with entered(context):
+            result = call(task, args, kwargs)
+        record(None if result is None else _dump_result(task, result), time.monotonic() - started)
+    return RECORDED
+
+
+def _dump_result(task: registry.Task[..., Any], result: Any) -> str:
+    return arguments.dump_result(result, task=task.name, max_bytes=settings.MAX_RESULT_BYTES)
 
 
 def call_here(task: registry.Task[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -81,6 +106,14 @@ def call_here(task: registry.Task[..., Any], args: list[Any], kwargs: dict[str, 
 
         return async_to_sync(task.function)(*args, **kwargs)
     return task.function(*args, **kwargs)
+
+
+def cut_off(job: ClaimedJob, flag: StopFlag) -> Outcome | None:
+    """Return the outcome of a job that still runs while its process exits; None: nothing may be recorded."""
+    task = registry.find(job.task)
+    if flag.reason == "shutdown" or flag.reason is None or task is None:
+        return INTERRUPTED
+    return _judge(task, job, flag, flag.interruption())
 
 
 def context_of(job: ClaimedJob, flag: StopFlag, using: str) -> JobContext:
@@ -96,6 +129,7 @@ def context_of(job: ClaimedJob, flag: StopFlag, using: str) -> JobContext:
         using=using,
         schedule=job.schedule_id,
         slot=job.slot,
+        _port=AttemptPort(using, job_id=job.id, token=job.token, run=job.run, task=job.task),
         _stop=flag,
     )
 
@@ -114,6 +148,8 @@ def _put_back_unknown(job: ClaimedJob) -> Outcome:
 
 
 def _judge(task: registry.Task[..., Any], job: ClaimedJob, flag: StopFlag, error: BaseException) -> Outcome | None:
+    if flag.reason is not None and _is_interruption(error):
+        error = flag.interruption().with_traceback(error.__traceback__)
     match error:
         case LeaseLost():
             logger.warning("job %s (%s) was replaced: its attempt ends without a record", job.id, job.task)
@@ -121,10 +157,7 @@ def _judge(task: registry.Task[..., Any], job: ClaimedJob, flag: StopFlag, error
         case Stopping():
             if flag.reason == "cancel":
                 return _recorded(
-                    error,
-                    status=CANCELLED,
-                    attempt=Attempt.Outcome.CANCELLED,
-                    reason="cancelled on request",
+                    error, status=CANCELLED, attempt=Attempt.Outcome.CANCELLED, reason="cancelled on request"
                 )
             return INTERRUPTED
         case Cancel():
@@ -145,6 +178,14 @@ def _judge(task: registry.Task[..., Any], job: ClaimedJob, flag: StopFlag, error
         case InvalidResult():
             return _recorded(error, status=DEAD, reason=str(error))
     return _retry_or_die(task, job, error)
+
+
+def _is_interruption(error: BaseException) -> bool:
+    # Cancelled on the event loop, or a query that was cancelled because the flag insists.
+    return (
+        isinstance(error, Interruption | CancelledError | FutureCancelled)
+        or getattr(error.__cause__, "sqlstate", None) == "57014"
+    )
 
 
 def _retry_or_die(task: registry.Task[..., Any], job: ClaimedJob, error: BaseException) -> Outcome:
@@ -180,6 +221,8 @@ def _retry_or_die(task: registry.Task[..., Any], job: ClaimedJob, error: BaseExc
 
 def _as_exception(error: BaseException) -> BaseException:
     # SystemExit and KeyboardInterrupt raised by a task end its attempt like any failure, not the worker.
+    if isinstance(error, JobTimeout):
+        return TimeoutError(_message(error))
     return error if isinstance(error, Exception) else RuntimeError(_one_line(error))
 
 

@@ -13,7 +13,7 @@ from django_reliable_jobs.processes.loop import Loop
 if TYPE_CHECKING:
     from django_reliable_jobs.processes.worker import Worker
 
-CANCEL_SECONDS = 1.0  # how often cancel requests are read while jobs run
+TURN_SECONDS = 1.0  # how often cancel requests are read while jobs run
 
 
 class Heartbeat(Loop):
@@ -28,16 +28,23 @@ class Heartbeat(Loop):
     def _beat(self) -> float:
         worker, now = self._worker, time.monotonic()
         identity = worker.identity.id
+        worker.vitals.beat(identity)
         if now - self._renewed_at >= settings.LEASE_SECONDS / 3 or identity != self._renewed_for:
-            if heartbeat.renew(worker.using, identity):
-                self._renewed_at, self._renewed_for = now, identity
-            elif identity == worker.identity.id:
-                worker.lease_lost()
-                return 1.0
-        running = worker.recorder.running()
-        if not running:
-            return max(settings.LEASE_SECONDS / 3 - (now - self._renewed_at), 0.05)
-        asked = heartbeat.cancel_requests(worker.using, identity)
-        if asked:
+            self._renew(identity, now)
+        if worker.recorder.running():
+            asked = heartbeat.cancel_requests(worker.using, identity)
             worker.recorder.flag(asked, "cancel")
-        return min(CANCEL_SECONDS, settings.LEASE_SECONDS / 3)
+        return min(TURN_SECONDS, settings.LEASE_SECONDS / 3)
+
+    def _renew(self, identity: int, now: float) -> None:
+        if heartbeat.renew(self._worker.using, identity):
+            self._renewed_at, self._renewed_for = now, identity
+        elif identity == self._worker.identity.id:
+            self._renewed_at = now
+            self._worker.lease_lost()
+
+    def failed(self) -> None:
+        """End the jobs before the lease does: somebody else may start them then."""
+        self._worker.vitals.beat(self._worker.identity.id)
+        if time.monotonic() - self._renewed_at >= settings.LEASE_SECONDS * 0.8:
+            self._worker.recorder.flag(None, "lost")

@@ -58,6 +58,9 @@ class Loop:
         """Return whether the database did not answer at some time since `moment` (monotonic)."""
         return self._failed_at >= moment
 
+    def failed(self) -> None:
+        """Called after each turn in which the database did not answer."""
+
     def stop(self, timeout: float = 5) -> None:
         """End after the current turn, waiting for it at most `timeout` seconds."""
         self._stop.set()
@@ -84,6 +87,7 @@ class Loop:
                         pause,
                     )
                     connections.close_all()
+                    self.failed()
                 self.turned_at = time.monotonic()
                 self._wake.wait(pause)
         except BaseException as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import threading
 import time
@@ -13,6 +14,7 @@ from typing import Any
 from django_reliable_jobs.context import StopFlag
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.lifecycle import Outcome
+from django_reliable_jobs.exceptions import Interruption
 from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.event_loop import EventLoop
 from django_reliable_jobs.processes.execution import execute
@@ -22,7 +24,7 @@ from django_reliable_jobs.registry import Task
 class HeldJob:
     """A claimed job in the hands of this process. `started` and `ended` are of the monotonic clock."""
 
-    __slots__ = ("ended", "flag", "job", "outcome", "started")
+    __slots__ = ("_interruptible", "_mutex", "cancel_coroutine", "ended", "flag", "job", "outcome", "started", "thread")
 
     def __init__(self, job: ClaimedJob) -> None:
         self.job = job
@@ -30,22 +32,64 @@ class HeldJob:
         self.started: float | None = None
         self.ended: float | None = None
         self.outcome: Outcome | None = None
+        self.thread: int | None = None
+        self.cancel_coroutine: Callable[[], object] | None = None
+        self._interruptible = False
+        self._mutex = threading.Lock()
+
+    def interrupt(self) -> None:
+        """Raise the flag's interruption in the code of the task, if that is what runs at this moment."""
+        with self._mutex:
+            if not self._interruptible:
+                return
+            if self.cancel_coroutine is not None:
+                self.cancel_coroutine()
+            elif self.thread is not None:
+                _raise_in(self.thread, type(self.flag.interruption()))
+
+    def enter_task(self) -> None:
+        self.thread = threading.get_ident()
+        self._interruptible = True
+
+    def leave_task(self) -> None:
+        """Allow no interruption from here on, and take back one that was sent but has not arrived."""
+        while self._interruptible:
+            try:
+                with self._mutex:
+                    self._interruptible = False
+                    _raise_in(threading.get_ident(), None)
+            except Interruption:  # arrived on the last step: the task has ended all the same
+                continue
+
+
+def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
+    target = None if exception is None else ctypes.py_object(exception)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), target)
 
 
 class Pool:
     """`threads` daemon threads that take held jobs from one line and report each to `report` when it has ended."""
 
-    def __init__(self, threads: int, *, using: str, report: Callable[[HeldJob], None]) -> None:
+    def __init__(
+        self,
+        threads: int,
+        *,
+        using: str,
+        report: Callable[[HeldJob], None],
+        on_start: Callable[[int, int | None], None] | None = None,
+    ) -> None:
         self.threads = threads
         self._using = using
         self._report = report
+        self._on_start = on_start  # told the thread's number and the token that it runs, or None
         self._line: SimpleQueue[HeldJob | None] = SimpleQueue()
         self._event_loop = EventLoop()
         self._members: list[threading.Thread] = []
 
     def start(self) -> None:
         for number in range(self.threads):
-            member = threading.Thread(target=self._run, name=f"reliable-jobs-{number + 1}", daemon=True)
+            name = f"reliable-jobs-{number + 1}"
+            member = threading.Thread(target=self._run, args=(number,), name=name, daemon=True)
             member.start()
             self._members.append(member)
 
@@ -68,26 +112,37 @@ class Pool:
         for _ in self._members:
             self._line.put(None)
 
-    def _run(self) -> None:
+    def _run(self, number: int) -> None:
         while (held := self._line.get()) is not None:
+            if self._on_start:
+                self._on_start(number, held.job.token)
             connections.make_usable()
             held.started = time.monotonic()
             # A context of its own for each job: what one sets, the next does not see.
-            held.outcome = copy_context().run(execute, held.job, held.flag, using=self._using, call=self._call)
+            held.outcome = copy_context().run(self._execute, held)
             held.ended = time.monotonic()
+            if self._on_start:
+                self._on_start(number, None)
             self._report(held)
         connections.close_all()
 
-    def _call(self, task: Task[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-        try:
-            if inspect.iscoroutinefunction(task.function):
-                result = self._event_loop.run(task.function, args, kwargs)
-            else:
-                result = task.function(*args, **kwargs)
-        finally:
-            left_open = connections.leave_clean()
-        if left_open:
-            raise RuntimeError(
-                f"the task left a transaction open on {', '.join(left_open)}; it was rolled back, so its writes are gone"
-            )
-        return result
+    def _execute(self, held: HeldJob) -> Outcome | None:
+        def call(task: Task[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+            try:
+                with connections.guarded_by(held.flag):
+                    held.enter_task()
+                    if inspect.iscoroutinefunction(task.function):
+                        return self._event_loop.run(task.function, args, kwargs, held=held)
+                    return task.function(*args, **kwargs)
+            finally:
+                held.leave_task()
+
+        return execute(held.job, held.flag, using=self._using, call=call, leave=_leave_clean)
+
+
+def _leave_clean() -> None:
+    left_open = connections.leave_clean()
+    if left_open:
+        raise RuntimeError(
+            f"the task left a transaction open on {', '.join(left_open)}; it was rolled back, so its writes are gone"
+        )

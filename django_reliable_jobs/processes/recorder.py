@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Collection, Sequence
 
+from django_reliable_jobs.context import StopReason
 from django_reliable_jobs.engine import lifecycle
 from django_reliable_jobs.engine.lifecycle import Ending
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.processes.execution import INTERRUPTED, RELEASED
+from django_reliable_jobs.processes.execution import RELEASED, cut_off
 from django_reliable_jobs.processes.pool import HeldJob
 
 logger = logging.getLogger("django_reliable_jobs")
@@ -43,6 +43,11 @@ class Recorder:
     def is_empty(self) -> bool:
         return not self._held
 
+    @property
+    def all_recorded(self) -> bool:
+        """Whether no ending waits to be written."""
+        return not self._ended and not self._locked
+
     def tokens(self) -> set[int]:
         with self._changing:
             return set(self._held)
@@ -50,6 +55,11 @@ class Recorder:
     def running(self) -> list[HeldJob]:
         with self._changing:
             return [held for held in self._held.values() if held.started is not None and held.ended is None]
+
+    def running_or_next(self) -> list[HeldJob]:
+        """Return the held jobs that have not ended."""
+        with self._changing:
+            return [held for held in self._held.values() if held.ended is None]
 
     def hold(self, held: HeldJob) -> None:
         with self._changing:
@@ -59,17 +69,22 @@ class Recorder:
         """Take note of a job that has ended; one that is no longer held, or was replaced, is forgotten."""
         if held.job.token not in self._held:
             return
-        if held.outcome is None:
+        if held.outcome is None or held.outcome.is_recorded:
             self._forget([held.job.token])
         else:
             self._ended.append(held)
 
-    def flag(self, tokens: Sequence[int] | set[int] | None, reason: Literal["shutdown", "cancel", "lost"]) -> None:
-        """Ask jobs (None: all) to end at their next safe point. What was asked first stays, except by a lost lease."""
+    def flag(self, tokens: Collection[int] | None, reason: StopReason, *, insists: bool = True) -> None:
+        """Ask jobs (None: all) to end. The first reason stays, but a lost lease goes before all others."""
+        now = time.monotonic()
         with self._changing:
             for token, held in self._held.items():
-                if (tokens is None or token in tokens) and (held.flag.reason is None or reason == "lost"):
-                    held.flag.reason = reason
+                if tokens is not None and token not in tokens:
+                    continue
+                flag = held.flag
+                if flag.reason is None or (reason == "lost" != flag.reason) or (insists and not flag.insists):
+                    flag.reason = reason if flag.reason is None or reason == "lost" else flag.reason
+                    flag.raised_at, flag.insists = now, insists
 
     def abandon(self) -> None:
         """Forget every held job: the lease was lost, and with it the right to record anything."""
@@ -98,11 +113,12 @@ class Recorder:
             self.add_ended(held)
         self.record_others()
 
-    def interrupt_running(self) -> int:
-        """Give back the jobs that still run. The last act before the process exits: nothing runs twice at once."""
+    def cut_running(self) -> int:
+        """Record the jobs that still run as what they are cut off by. The last act before the process exits: nothing runs
+        twice at once."""
         running = self.running()
         for held in running:
-            held.ended, held.outcome = time.monotonic(), INTERRUPTED
+            held.ended, held.outcome = time.monotonic(), cut_off(held.job, held.flag)
             self.add_ended(held)
         self.record_others()
         return len(running)

@@ -17,6 +17,7 @@ from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import claim, exchange, heartbeat, maintenance
 from django_reliable_jobs.engine.claim import Arm, ClaimedJob, Head
 from django_reliable_jobs.processes import connections
+from django_reliable_jobs.processes.deadlines import RECYCLE_AFTER, Deadlines
 from django_reliable_jobs.processes.heartbeat import Heartbeat
 from django_reliable_jobs.processes.housekeeping import Housekeeping
 from django_reliable_jobs.processes.listener import Listener
@@ -24,6 +25,8 @@ from django_reliable_jobs.processes.loop import pause_after
 from django_reliable_jobs.processes.pool import HeldJob, Pool
 from django_reliable_jobs.processes.queues import QueueOrder, seated
 from django_reliable_jobs.processes.recorder import Recorder
+from django_reliable_jobs.processes.suspicion import Suspicion
+from django_reliable_jobs.processes.vitals import Vitals
 
 logger = logging.getLogger("django_reliable_jobs")
 
@@ -33,6 +36,11 @@ STUCK_SECONDS = 1.0  # unstarted jobs go back when every thread has been busy fo
 ORPHAN_SECONDS = 30.0  # how long after a lost connection a claim of ours may still commit
 
 T = TypeVar("T")
+
+RECYCLED = 75  # EX_TEMPFAIL: start me again
+PART_DIED = 70  # EX_SOFTWARE
+
+INSIST_SECONDS = 5.0  # before the end of a shutdown, the jobs that still run are pressed
 
 WAKE, STOP, LOST = "wake", "stop", "lost"
 
@@ -48,6 +56,7 @@ class Worker:
         threads: int,
         burst: bool = False,
         shutdown_timeout: float = 25,
+        vitals: Vitals | None = None,
     ) -> None:
         self.using = using
         self.queues = queues
@@ -56,10 +65,13 @@ class Worker:
         self.identity = heartbeat.new_identity(socket.gethostname(), os.getpid())
         self.recorder = Recorder(using, str(self.identity))
         self._inbox: SimpleQueue[HeldJob | ClaimedJob | str] = SimpleQueue()
-        self._pool = Pool(threads, using=using, report=self._inbox.put)
+        self.vitals = vitals or Vitals.of_one(threads)
+        self._pool = Pool(threads, using=using, report=self._inbox.put, on_start=self.vitals.started)
         self._heartbeat = Heartbeat(self, on_death=self._part_died)
         self._housekeeping = Housekeeping(self, on_death=self._part_died)
         self._listener = Listener(self, on_death=self._part_died)
+        self._deadlines = Deadlines(self, on_death=self._part_died)
+        self._suspicion = Suspicion()
         self._stops_asked = 0
         self._exit_code = 0
         self._heads: list[Head] = []
@@ -92,14 +104,22 @@ class Worker:
         self.recorder.flag(None, "lost")
         self._inbox.put(LOST)
 
+    def recycle(self, why: str) -> None:
+        """Stop, as if asked to, with the exit code that asks a supervisor for a fresh process. Safe to ask again."""
+        if self._exit_code == 0:
+            logger.warning("worker %s is recycled: %s", self.identity, why)
+            self._exit_code = RECYCLED
+            self.request_stop()
+
     # --- the loop
 
     def run(self) -> int:
         """Work until asked to stop, or in a burst until nothing is left to do; return the exit code."""
+        connections.watch_queries()
         self._until_reached(self._register)
         logger.info("worker %s serves %s with %s threads", self.identity, self._served(), self._pool.threads)
         self._pool.start()
-        for part in (self._heartbeat, self._housekeeping, self._listener):
+        for part in (self._heartbeat, self._housekeeping, self._listener, self._deadlines):
             part.start()
         failures = 0
         while not self._stops_asked:
@@ -114,6 +134,7 @@ class Worker:
         return self._finish()
 
     def _turn(self) -> bool:
+        self.vitals.turned()
         self._collect(timeout=0)
         self.recorder.record_others()
         wanted = self._wanted()
@@ -149,7 +170,13 @@ class Worker:
         free = max(self._pool.threads - self.recorder.in_hand, 0)
         successes = self.recorder.successes()
         written, claimed = exchange.exchange(
-            self.using, self.identity.id, successes, arms, limit=limit if arms else 0, free=free
+            self.using,
+            self.identity.id,
+            successes,
+            arms,
+            limit=limit if arms else 0,
+            free=free,
+            alone=self._suspicion.may_claim(self.recorder.in_hand, free),
         )
         self.recorder.settle(successes, written)
         for job in seated(claimed, seats):
@@ -181,6 +208,8 @@ class Worker:
         # Twice what ended since the last exchange: one half for the batch that runs while the next exchange is under way.
         # Long jobs end rarely, so that nothing is held beyond the threads.
         target = max(self._pool.threads, min(2 * self._completed, MOST_IN_HAND))
+        if self._suspicion.holds_back(self._heads, self.recorder):
+            return 0
         return target - self.recorder.in_hand
 
     def _wait(self, wanted: int) -> None:
@@ -262,7 +291,7 @@ class Worker:
 
     def _part_died(self, name: str, error: BaseException) -> None:
         logger.critical("the %s of worker %s died; the process stops", name, self.identity, exc_info=error)
-        self._exit_code = 70
+        self._exit_code = PART_DIED
         self.request_stop()
 
     # --- begin and end
@@ -295,18 +324,32 @@ class Worker:
         stops, deadline = self._stops_asked, time.monotonic() + self.shutdown_timeout
         self._try(deadline, lambda: heartbeat.mark_stopping(self.using, self.identity.id))
         self._try(deadline, lambda: self.recorder.release(self._pool.take_back()))
-        self.recorder.flag(None, "shutdown")
-        while not self.recorder.is_empty and time.monotonic() < deadline and self._stops_asked == stops:
+        self.recorder.flag(None, "shutdown", insists=False)
+        insist_at = deadline - min(INSIST_SECONDS, self.shutdown_timeout / 4)
+        while not self._only_stuck_left() and time.monotonic() < deadline and self._stops_asked == stops:
+            self.vitals.turned()
             self._try(deadline, self._record)
             self._collect(timeout=min(0.1, max(deadline - time.monotonic(), 0.001)))
+            if time.monotonic() >= insist_at:
+                self.recorder.flag(None, "shutdown")
+        return self._leave()
+
+    def _only_stuck_left(self) -> bool:
+        """Whether nothing is left but jobs that were pressed in vain."""
+        limit = time.monotonic() - RECYCLE_AFTER
+        stuck = [held for held in self.recorder.running() if held.flag.insists and held.flag.raised_at < limit]
+        return self.recorder.in_hand == len(stuck) and self.recorder.all_recorded
+
+    def _leave(self) -> int:
         grace = time.monotonic() + 5
         self._try(grace, self._record)
         self._listener.stop(timeout=0)  # it holds nothing
+        self._deadlines.stop()
         self._housekeeping.stop()
         self._pool.stop()
-        cut = self._try(grace, self.recorder.interrupt_running) or 0
+        cut = self._try(grace, self.recorder.cut_running) or 0
         if cut:
-            logger.warning("worker %s gave back %s running jobs", self.identity, cut)
+            logger.warning("worker %s cut %s running jobs", self.identity, cut)
         self._heartbeat.stop()
         self._try(grace, lambda: heartbeat.deregister(self.using, self.identity.id))
         connections.close_all()
@@ -316,7 +359,7 @@ class Worker:
         self.recorder.record_others()
         successes = self.recorder.successes()
         if successes:
-            written, _ = exchange.exchange(self.using, self.identity.id, successes, [], limit=0, free=0)
+            written, _ = exchange.exchange(self.using, self.identity.id, successes)
             self.recorder.settle(successes, written)
 
     def _try(self, deadline: float, action: Callable[[], T]) -> T | None:

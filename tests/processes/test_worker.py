@@ -34,7 +34,7 @@ def insert_unknown(name: str, **fields: Any) -> Job:
 def test_four_processes_run_twenty_thousand_jobs_once_each(start_worker: StartWorker) -> None:
     jobs = tasks.effect.enqueue_many([{"name": str(number)} for number in range(20_000)])
     workers = [start_worker("--burst", ready=False) for _ in range(4)]
-    assert [worker.wait(timeout=120) for worker in workers] == [0, 0, 0, 0]
+    assert [worker.wait(timeout=120) for worker in workers] == [0, 0, 0, 0], workers[0].output
     runs = Counter(Effect.objects.values_list("job_id", flat=True))
     assert set(runs) == {job.pk for job in jobs}
     assert set(runs.values()) == {1}

@@ -1,0 +1,71 @@
+"""The thread that ends attempts which should end, step by step.
+
+Whatever the reason (timeout, cancel, a lost lease, a shutdown that runs out of time), in this order and never later steps
+first: the flag, which safe points look at; then every query of the job is a safe point too; then the running query is
+cancelled; then an interruption is raised in the task's code, or its coroutine is cancelled; last, for a job that ignores it
+all, the process is recycled, after the other jobs had their time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from django_reliable_jobs import registry
+from django_reliable_jobs.processes import connections
+from django_reliable_jobs.processes.loop import Loop
+from django_reliable_jobs.processes.pool import HeldJob
+
+if TYPE_CHECKING:
+    from django_reliable_jobs.processes.worker import Worker
+
+logger = logging.getLogger("django_reliable_jobs")
+
+CHECK_SECONDS = 0.2
+CANCEL_QUERY_AFTER = 1.0  # seconds after the flag was raised and insists
+INTERRUPT_AFTER = 3.0
+INTERRUPT_EVERY = 2.0
+RECYCLE_AFTER = 12.0
+
+
+class Deadlines(Loop):
+    """Looks at the running jobs; touches no database of its own."""
+
+    def __init__(self, worker: Worker, *, on_death: Callable[[str, BaseException], None]) -> None:
+        super().__init__("deadlines", self._check, on_death=on_death)
+        self._worker = worker
+        self._last_step: dict[int, float] = {}
+
+    def _check(self) -> float:
+        now = time.monotonic()
+        running = self._worker.recorder.running()
+        for held in running:
+            limit = _timeout_of(held)
+            if held.flag.reason is None and limit and held.started and now - held.started > limit:
+                logger.warning("job %s (%s) ran longer than its timeout of %s s", held.job.id, held.job.task, limit)
+                self._worker.recorder.flag([held.job.token], "timeout")
+            if held.flag.reason is not None and held.flag.insists:
+                self._press(held, now)
+        self._last_step = {
+            token: at for token, at in self._last_step.items() if token in self._worker.recorder.tokens()
+        }
+        return CHECK_SECONDS
+
+    def _press(self, held: HeldJob, now: float) -> None:
+        pressed, token = now - held.flag.raised_at, held.job.token
+        if pressed < CANCEL_QUERY_AFTER or now - self._last_step.get(token, 0.0) < INTERRUPT_EVERY:
+            return
+        self._last_step[token] = now
+        if held.thread is not None:
+            connections.cancel_query(held.thread)
+        if pressed >= INTERRUPT_AFTER:
+            held.interrupt()
+        if pressed >= RECYCLE_AFTER:
+            self._worker.recycle(f"job {held.job.id} ({held.job.task}) ignores that it should end ({held.flag.reason})")
+
+
+def _timeout_of(held: HeldJob) -> float | None:
+    task = registry.find(held.job.task)
+    return task.timeout.total_seconds() if task is not None and task.timeout is not None else None
