@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import connections
 from django.utils import timezone
 
 from django_reliable_jobs import clock
@@ -72,7 +72,7 @@ def _run(using: str, job: ClaimedJob) -> None:
 def _call_in_savepoints(task: Task[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Call a task so that its failed statements leave the test's transactions usable, and its other writes stay."""
     savepoints = {
-        connection: transaction.savepoint(using=connection.alias)
+        connection: connection.savepoint()
         for connection in connections.all(initialized_only=True)
         if connection.in_atomic_block
     }
@@ -82,6 +82,6 @@ def _call_in_savepoints(task: Task[..., Any], args: list[Any], kwargs: dict[str,
         for connection, savepoint in savepoints.items():
             if connection.needs_rollback or not connection.is_usable():
                 connection.needs_rollback = False
-                transaction.savepoint_rollback(savepoint, using=connection.alias)
+                connection.savepoint_rollback(savepoint)
             else:
-                transaction.savepoint_commit(savepoint, using=connection.alias)
+                connection.savepoint_commit(savepoint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
 import time
 from typing import Any
@@ -119,3 +120,24 @@ def bury(job_id: int) -> None:
 @task(max_attempts=1, on_dead=bury)
 def dies_and_is_buried() -> None:
     raise ValueError("dead")
+
+
+@task()
+def slow_once(seconds: float) -> None:
+    """Slow in its first attempt only."""
+    leave_effect("slow once")
+    if current_job().claims == 1:
+        time.sleep(seconds)
+
+
+@task()
+def dies_of_a_signal() -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+    time.sleep(60)
+
+
+@task()
+def grows(megabytes: int, seconds: float = 0.5) -> None:
+    ballast = bytearray(os.urandom(1024)) * 1024 * megabytes
+    time.sleep(seconds)
+    del ballast

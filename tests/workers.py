@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import psutil
 from django.db import connection
 
 from django_reliable_jobs.models import Worker
@@ -70,7 +72,11 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End it as a power cut would."""
-        if not self.has_ended:
-            self.process.kill()
+        family = psutil.Process(self.pid).children(recursive=True) if not self.has_ended else []
+        self.process.kill()
+        for child in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        psutil.wait_procs(family)
         self.process.wait()
         self._output.close()

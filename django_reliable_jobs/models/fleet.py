@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from django.contrib.postgres.fields import ArrayField
+from typing import Any
+
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
+
+
+class TextArrayField(models.Field):  # type: ignore[type-arg]
+    """A text[] column. Django's own ArrayField asks projects to install another app."""
+
+    def db_type(self, connection: Any) -> str:
+        return "text[]"
 
 
 class Queue(models.Model):
@@ -40,8 +48,8 @@ class Worker(models.Model):
     id = models.BigIntegerField(_("id"), primary_key=True)
     host = models.CharField(_("host"), max_length=128)
     pid = models.IntegerField(_("process"))
-    queues = ArrayField(models.CharField(max_length=64), verbose_name=_("queues"), null=True)  # None: all
-    excluded_queues = ArrayField(models.CharField(max_length=64), verbose_name=_("except"), db_default=[])
+    queues = TextArrayField(_("queues"), null=True)  # None: all
+    excluded_queues = TextArrayField(_("except"), db_default=[])
     threads = models.IntegerField(_("threads"))
     started_at = models.DateTimeField(_("started"), db_default=Now())
     heartbeat_at = models.DateTimeField(_("last heartbeat"), db_default=Now())

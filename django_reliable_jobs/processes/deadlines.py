@@ -40,6 +40,7 @@ class Deadlines(Loop):
 
     def _check(self) -> float:
         now = time.monotonic()
+        self._worker.check_limits()
         running = self._worker.recorder.running()
         for held in running:
             limit = _timeout_of(held)
@@ -63,7 +64,8 @@ class Deadlines(Loop):
         if pressed >= INTERRUPT_AFTER:
             held.interrupt()
         if pressed >= RECYCLE_AFTER:
-            self._worker.recycle(f"job {held.job.id} ({held.job.task}) ignores that it should end ({held.flag.reason})")
+            why = f"job {held.job.id} ({held.job.task}) ignores that it should end ({held.flag.reason})"
+            self._worker.recycle(why, patiently=False)
 
 
 def _timeout_of(held: HeldJob) -> float | None:

@@ -12,7 +12,7 @@ from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django_reliable_jobs.processes import connections
 
 if TYPE_CHECKING:
-    pass
+    from django_reliable_jobs.processes.pool import HeldJob
 
 
 class EventLoop:

@@ -22,6 +22,7 @@ from django_reliable_jobs.processes.heartbeat import Heartbeat
 from django_reliable_jobs.processes.housekeeping import Housekeeping
 from django_reliable_jobs.processes.listener import Listener
 from django_reliable_jobs.processes.loop import pause_after
+from django_reliable_jobs.processes.memory import resident_bytes
 from django_reliable_jobs.processes.pool import HeldJob, Pool
 from django_reliable_jobs.processes.queues import QueueOrder, seated
 from django_reliable_jobs.processes.recorder import Recorder
@@ -56,12 +57,17 @@ class Worker:
         threads: int,
         burst: bool = False,
         shutdown_timeout: float = 25,
+        max_jobs: int | None = None,
+        max_memory: int | None = None,
         vitals: Vitals | None = None,
     ) -> None:
         self.using = using
         self.queues = queues
         self.burst = burst
         self.shutdown_timeout = shutdown_timeout
+        self._max_jobs = max_jobs
+        self._max_memory = max_memory
+        self._ran = 0
         self.identity = heartbeat.new_identity(socket.gethostname(), os.getpid())
         self.recorder = Recorder(using, str(self.identity))
         self._inbox: SimpleQueue[HeldJob | ClaimedJob | str] = SimpleQueue()
@@ -74,6 +80,7 @@ class Worker:
         self._suspicion = Suspicion()
         self._stops_asked = 0
         self._exit_code = 0
+        self._is_patient = False
         self._heads: list[Head] = []
         self._looked_at = self._look_at = 0.0
         self._is_fresh = False  # nothing was claimed since the last look
@@ -104,12 +111,20 @@ class Worker:
         self.recorder.flag(None, "lost")
         self._inbox.put(LOST)
 
-    def recycle(self, why: str) -> None:
-        """Stop, as if asked to, with the exit code that asks a supervisor for a fresh process. Safe to ask again."""
-        if self._exit_code == 0:
+    def recycle(self, why: str, *, patiently: bool) -> None:
+        """Stop with the exit code that asks for a fresh process: once the running jobs have ended, or as if asked to stop."""
+        if self._exit_code == 0 and not self._stops_asked:
             logger.warning("worker %s is recycled: %s", self.identity, why)
-            self._exit_code = RECYCLED
+            self._exit_code, self._is_patient = RECYCLED, patiently
             self.request_stop()
+
+    def check_limits(self) -> None:
+        """Recycle, after the running jobs, a process that has run --max-jobs or has grown over --max-memory."""
+        if self._max_jobs is not None and self._ran >= self._max_jobs:
+            self.recycle(f"it has run {self._ran} jobs (--max-jobs)", patiently=True)
+        elif self._max_memory is not None and (used := resident_bytes()) > self._max_memory:
+            limit = self._max_memory >> 20
+            self.recycle(f"it uses {used >> 20} MiB of memory (--max-memory {limit} MiB)", patiently=True)
 
     # --- the loop
 
@@ -208,6 +223,8 @@ class Worker:
         # Twice what ended since the last exchange: one half for the batch that runs while the next exchange is under way.
         # Long jobs end rarely, so that nothing is held beyond the threads.
         target = max(self._pool.threads, min(2 * self._completed, MOST_IN_HAND))
+        if self._max_jobs is not None:
+            target = min(target, self._max_jobs - self._ran)
         if self._suspicion.holds_back(self._heads, self.recorder):
             return 0
         return target - self.recorder.in_hand
@@ -254,6 +271,7 @@ class Worker:
         except Empty:
             pass
         if completed:
+            self._ran += completed
             self._completed, self._last_report = completed, time.monotonic()
         return came
 
@@ -321,18 +339,24 @@ class Worker:
 
     def _finish(self) -> int:
         """Record what still ends within the time allowed, give back the rest, leave the list of workers."""
-        stops, deadline = self._stops_asked, time.monotonic() + self.shutdown_timeout
+        deadline = time.monotonic() + self.shutdown_timeout
         self._try(deadline, lambda: heartbeat.mark_stopping(self.using, self.identity.id))
         self._try(deadline, lambda: self.recorder.release(self._pool.take_back()))
+        while self._is_patient and not self.recorder.is_empty and self._stops_asked == 1:
+            self._drain(time.monotonic() + self.shutdown_timeout)
+        stops, deadline = self._stops_asked, time.monotonic() + self.shutdown_timeout
         self.recorder.flag(None, "shutdown", insists=False)
         insist_at = deadline - min(INSIST_SECONDS, self.shutdown_timeout / 4)
         while not self._only_stuck_left() and time.monotonic() < deadline and self._stops_asked == stops:
-            self.vitals.turned()
-            self._try(deadline, self._record)
-            self._collect(timeout=min(0.1, max(deadline - time.monotonic(), 0.001)))
+            self._drain(deadline)
             if time.monotonic() >= insist_at:
                 self.recorder.flag(None, "shutdown")
         return self._leave()
+
+    def _drain(self, deadline: float) -> None:
+        self.vitals.turned()
+        self._try(deadline, self._record)
+        self._collect(timeout=min(0.1, max(deadline - time.monotonic(), 0.001)))
 
     def _only_stuck_left(self) -> bool:
         """Whether nothing is left but jobs that were pressed in vain."""

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import signal
 import sys
+import threading
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -11,8 +13,13 @@ from django.db import connections
 from django.utils import autoreload
 
 from django_reliable_jobs.engine.transaction import default_database
+from django_reliable_jobs.processes.memory import parse_bytes
 from django_reliable_jobs.processes.queues import QueueOrder
+from django_reliable_jobs.processes.supervisor import Supervisor, stop_with_parent
+from django_reliable_jobs.processes.vitals import Vitals
 from django_reliable_jobs.processes.worker import Worker
+
+RELOAD_SECONDS = 5.0
 
 
 class Command(BaseCommand):
@@ -38,6 +45,13 @@ class Command(BaseCommand):
             help="serve all but this queue",
         )
         add(
+            "--processes",
+            type=_positive,
+            default=1,
+            metavar="N",
+            help="worker processes under a supervisor (default: 1)",
+        )
+        add(
             "--threads",
             type=_positive,
             default=8,
@@ -52,6 +66,13 @@ class Command(BaseCommand):
             metavar="SECONDS",
             help="how long running jobs may go on after SIGTERM before they are given back (default: 25)",
         )
+        add("--max-jobs", type=_positive, metavar="N", help="recycle a process after so many jobs")
+        add(
+            "--max-memory",
+            type=_size,
+            metavar="SIZE",
+            help="recycle a process that has grown over this size, for example 512M, after its running jobs",
+        )
         add(
             "--database",
             metavar="ALIAS",
@@ -60,39 +81,88 @@ class Command(BaseCommand):
         add("--reload", action="store_true", help="restart when code changes; for development")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["reload"] and options["processes"] > 1:
+            raise CommandError("--reload runs one process: leave out --processes")
         if options["reload"]:
-            autoreload.run_with_reloader(self._run, **options)
+            autoreload.run_with_reloader(_run_reloadable, **options)
         else:
-            self._run(**options)
-
-    def _run(self, **options: Any) -> None:
-        worker = _build(options)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: worker.request_stop())
-        code = worker.run()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # Not sys.exit: a job that was given back may still run in its thread, and must not go on beside its successor.
-        os._exit(code)
+            _run(options)
 
 
-def _build(options: dict[str, Any]) -> Worker:
+def _run(options: dict[str, Any]) -> None:
+    process = _supervisor(options) if options["processes"] > 1 else _worker(options)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: process.request_stop())
+    stop_with_parent(process.request_stop)
+    code = process.run()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: a job that was given back may still run in its thread, and must not go on beside its successor.
+    os._exit(code)
+
+
+def _run_reloadable(**options: Any) -> None:
+    """Run in the thread that the reloader starts; its process exits when code changes, and the worker gives back its jobs."""
+    worker = _worker(options)
+    ended = threading.Event()
+
+    def give_back() -> None:
+        worker.request_stop()
+        worker.request_stop()
+        ended.wait(RELOAD_SECONDS)
+
+    atexit.register(give_back)
+    worker.run()
+    ended.set()
+
+
+def _worker(options: dict[str, Any]) -> Worker:
+    threads = options["threads"]
+    return Worker(
+        using=_database(options),
+        queues=_queues(options),
+        threads=threads,
+        burst=options["burst"],
+        shutdown_timeout=options["shutdown_timeout"],
+        max_jobs=options["max_jobs"],
+        max_memory=options["max_memory"],
+        vitals=Vitals.of_this_process(threads),
+    )
+
+
+def _supervisor(options: dict[str, Any]) -> Supervisor:
+    _queues(options)  # a mistake is told here, once, and not by every child
+    return Supervisor(
+        command=_without_processes(autoreload.get_child_arguments()),
+        processes=options["processes"],
+        threads=options["threads"],
+        using=_database(options),
+        shutdown_timeout=options["shutdown_timeout"],
+        max_memory=options["max_memory"],
+        burst=options["burst"],
+    )
+
+
+def _without_processes(arguments: list[str]) -> list[str]:
+    kept = iter(arguments)
+    return [each for each in kept if not (each == "--processes" and next(kept)) and not each.startswith("--processes=")]
+
+
+def _queues(options: dict[str, Any]) -> QueueOrder:
     queues, excluded = options["queues"], frozenset(options["excluded"])
     if queues and excluded:
         raise CommandError("--queue and --except can't be combined: --queue already leaves out all others")
     weights = dict(queues) if queues else None
     if weights and None in weights.values() and any(weights.values()):
         raise CommandError("give every --queue a weight, or none: --queue critical=6 --queue default=3")
-    using = options["database"] or default_database()
+    return QueueOrder(weights=weights, excluded=excluded)
+
+
+def _database(options: dict[str, Any]) -> str:
+    using: str = options["database"] or default_database()
     if using not in connections:
         raise CommandError(f"there is no database {using!r} in DATABASES; the aliases are {', '.join(connections)}")
-    return Worker(
-        using=using,
-        queues=QueueOrder(weights=weights, excluded=excluded),
-        threads=options["threads"],
-        burst=options["burst"],
-        shutdown_timeout=options["shutdown_timeout"],
-    )
+    return using
 
 
 def _queue(text: str) -> tuple[str, int | None]:
@@ -106,3 +176,10 @@ def _positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

@@ -1,0 +1,123 @@
+"""The supervisor: real children, really killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import psutil
+
+from django_reliable_jobs.models import Attempt, Job, Worker
+from tests import tasks
+from tests.actors import wait_for
+from tests.models import Effect
+from tests.workers import WorkerProcess
+
+StartWorker = Callable[..., WorkerProcess]
+
+
+def pids() -> set[int]:
+    return set(Worker.objects.filter(lost_at=None).values_list("pid", flat=True))
+
+
+def start_two(start_worker: StartWorker, *arguments: str, **options: object) -> WorkerProcess:
+    supervisor = start_worker("--processes", "2", *arguments, ready=False, **options)
+    wait_for(lambda: len(pids()) == 2 or supervisor.has_ended, what="two children")
+    assert not supervisor.has_ended, supervisor.output
+    return supervisor
+
+
+def test_children_share_the_work_and_a_burst_ends(start_worker: StartWorker) -> None:
+    tasks.effect.enqueue_many([{"name": str(number)} for number in range(2000)])
+    supervisor = start_worker("--processes", "2", "--burst", ready=False)
+    assert supervisor.wait() == 0, supervisor.output
+    assert Job.objects.filter(status="SUCCEEDED").count() == 2000
+    assert len(set(Effect.objects.values_list("pid", flat=True))) == 2
+    assert not Worker.objects.exists()
+
+
+def test_the_jobs_of_a_killed_child_are_taken_back_at_once(start_worker: StartWorker) -> None:
+    supervisor = start_two(start_worker, "--threads", "1")
+    job = tasks.slow.enqueue(60)
+    victim = wait_for(lambda: Effect.objects.first(), what="the job to begin").pid
+    os.kill(victim, signal.SIGKILL)
+    wait_for(lambda: Attempt.objects.filter(outcome="lost").exists(), timeout=10, what="the rescue")  # a lease is 30 s
+    attempt = job.attempts.get()
+    assert "SIGKILL" in attempt.error_message
+    wait_for(lambda: len(pids() - {victim}) == 2, what="another child in its place")
+    assert not supervisor.has_ended
+
+
+def test_what_a_killed_child_had_not_started_is_not_counted(start_worker: StartWorker) -> None:
+    tasks.nothing.enqueue_many([{}] * 300)
+    start_two(start_worker, "--threads", "1", settings={"MAX_LOSSES": 3})
+    wait_for(lambda: Job.objects.filter(status="SUCCEEDED").count() == 300, what="the batches to grow")
+    tasks.nothing.enqueue_many([{}] * 50)
+    poison = tasks.dies_of_a_signal.enqueue()
+    after = [job.pk for job in tasks.nothing.enqueue_many([{}] * 100)]
+    wait_for(lambda: not Job.objects.filter(pk__in=after).exclude(status="SUCCEEDED").exists(), what="the neighbours")
+    wait_for(lambda: Job.objects.filter(pk=poison.pk, status="DEAD").exists(), timeout=90, what="the end of the poison")
+    assert not Attempt.objects.exclude(job=poison).exists()
+    assert list(poison.attempts.values_list("outcome", flat=True)) == ["lost"] * 3
+    assert "SIGSEGV" in poison.attempts.first().error_message
+
+
+def test_a_child_that_hangs_is_replaced(start_worker: StartWorker) -> None:
+    start_two(start_worker, "--threads", "1", settings={"LEASE_SECONDS": 2})
+    job = tasks.slow_once.enqueue(3)
+    victim = wait_for(lambda: Effect.objects.first(), what="the job to begin").pid
+    os.kill(victim, signal.SIGSTOP)
+    wait_for(lambda: Job.objects.filter(pk=job.pk, status="SUCCEEDED").exists(), timeout=40, what="the successor")
+    wait_for(lambda: not psutil.pid_exists(victim) and len(pids()) == 2, what="another child in its place")
+
+
+def test_a_stop_is_passed_on(start_worker: StartWorker) -> None:
+    supervisor = start_two(start_worker)
+    job = tasks.slow.enqueue(1)
+    wait_for(lambda: Effect.objects.exists(), what="the job to begin")
+    supervisor.send(signal.SIGTERM)
+    assert supervisor.wait(timeout=30) == 0, supervisor.output
+    job.refresh_from_db()
+    assert job.status == "SUCCEEDED"
+    assert not Worker.objects.exists()
+
+
+def test_children_end_with_a_supervisor_that_was_killed(start_worker: StartWorker) -> None:
+    supervisor = start_two(start_worker)
+    children = pids()
+    supervisor.send(signal.SIGKILL)
+    wait_for(lambda: not any(psutil.pid_exists(pid) for pid in children), what="the children to end")
+    assert not Worker.objects.exists()
+
+
+def test_a_process_is_recycled_after_so_many_jobs(start_worker: StartWorker) -> None:
+    worker = start_worker("--max-jobs", "10", "--threads", "2")
+    tasks.effect.enqueue_many([{"name": str(number)} for number in range(30)])
+    assert worker.wait(timeout=30) == 75
+    assert Effect.objects.count() == 10
+    assert Job.objects.filter(status="READY").count() == 20
+
+
+def test_a_recycled_child_is_followed_by_another(start_worker: StartWorker) -> None:
+    start_two(start_worker, "--max-jobs", "20")
+    tasks.effect.enqueue_many([{"name": str(number)} for number in range(100)])
+    wait_for(lambda: Effect.objects.count() == 100, what="all jobs")
+    assert len(set(Effect.objects.values_list("pid", flat=True))) >= 5
+
+
+def test_a_process_that_has_grown_is_recycled_after_its_jobs(start_worker: StartWorker) -> None:
+    worker = start_worker("--max-memory", "200M", "--threads", "2")
+    job = tasks.grows.enqueue(300)
+    assert worker.wait(timeout=30) == 75
+    assert "max-memory" in worker.output
+    job.refresh_from_db()
+    assert job.status == "SUCCEEDED"
+
+
+def test_a_child_that_grows_without_bound_is_killed_and_the_history_says_why(start_worker: StartWorker) -> None:
+    supervisor = start_two(start_worker, "--max-memory", "150M", "--threads", "1")
+    job = tasks.grows.using(priority=1).enqueue(400, seconds=30)
+    wait_for(lambda: job.attempts.exists(), timeout=30, what="the loss")
+    assert "--max-memory" in job.attempts.first().error_message
+    assert not supervisor.has_ended
