@@ -21,9 +21,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from django_reliable_jobs.exceptions import InvalidRecurrence
 
-# A day apart is close enough to miss no change: the shortest time between two changes that the
-# zone database knows, in all zones and since 1880, is almost four days.
-_SAMPLE = timedelta(days=1)
+# Close enough to miss no change: the shortest time between two changes that the zone database
+# knows, in all zones and since 1880, is almost four days.
+_SAMPLE = timedelta(days=2)
 _SECOND = timedelta(seconds=1)
 
 # Names that mean another zone on another host, and zones that count leap seconds.
@@ -96,7 +96,7 @@ def _changes_in_year(name: str, year: int) -> tuple[ClockChange, ...]:
     end = datetime(year + 1, 1, 1) - _SECOND
     before = _offset(zone, left)
     while left < end:
-        right = left + _SAMPLE
+        right = min(left + _SAMPLE, end)
         after = _offset(zone, right)
         if after != before:
             changes.append(ClockChange(_first_with(zone, after, left, right), before, after))

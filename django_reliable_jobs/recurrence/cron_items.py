@@ -33,6 +33,10 @@ DAY = Field("day-of-month", 1, 31, highest_written=31)
 MONTH = Field("month", 1, 12, wraps=True, names=_MONTHS, highest_written=12)
 WEEKDAY = Field("weekday", 0, 6, wraps=True, names=_WEEKDAYS, highest_written=7)
 
+_NEAREST_FORM = (
+    "W comes after a day, as in 15W: the weekday (Monday to Friday) nearest to the 15th; 31W is the last one of a month"
+)
+
 _ITEM = re.compile(r"(?P<first>\*|[0-9]+|[a-z]+)(?:-(?P<last>[0-9]+|[a-z]+))?(?:/(?P<step>[0-9]+))?")
 
 
@@ -79,10 +83,9 @@ def _bounds(field: Field, text: str, match: re.Match[str]) -> tuple[int, int]:
     if match["first"] == "*":
         return field.low, field.high
     first = value(field, text, match["first"])
+    last = field.high if match["step"] else first
     if match["last"]:
         last = value(field, text, match["last"])
-    else:
-        last = field.high if match["step"] else first
     if first <= field.high:
         return first, last
     # A range that starts with weekday 7 starts with Sunday, the first day of the field.
@@ -110,6 +113,8 @@ def _unknown_word(field: Field, word: str) -> str:
         return f"{word} is not a name: only three letters are, write {word[:3]}"
     if field.names:
         return f"{word} is not a name: use {', '.join(field.names)}, or a number"
+    if field is DAY and "w" in word:
+        return _NEAREST_FORM
     return f"{word} is not a number from {field.low} to {field.high}"
 
 
@@ -125,7 +130,9 @@ def _unreadable(field: Field, item: str) -> str:
     if "#" in item:
         return f"{item} can't be read: write one weekday and its number in the month, as in 5#2"
     if field is DAY and "w" in item:
-        return f"{item} can't be read: write the day first, as in 15W; 31W is the last weekday"
+        return _NEAREST_FORM
+    if field is WEEKDAY and item.endswith("l"):
+        return f"{item} can't be read: write L first, as in L5 for the last Friday"
     if item.startswith("-"):
         return f"{item} is negative: use {field.low} to {field.highest_written}"
     return f"{item} can't be read: use *, a, a-b, */n, a-b/n or a/n with whole numbers"

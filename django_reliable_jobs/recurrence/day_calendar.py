@@ -28,7 +28,7 @@ _MIDNIGHT = datetime.min.time()
 _PARSED_AT_MOST = 1024
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=16_384)
 def first_day_from(calendar: str, day: date) -> date | None:
     """Return the first day that matches, `day` or later; None if there is none in fifty years."""
     if calendar == EVERY_DAY:
@@ -37,7 +37,7 @@ def first_day_from(calendar: str, day: date) -> date | None:
     return _search(_croniter(calendar).get_next, start)
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=16_384)
 def last_day_until(calendar: str, day: date) -> date | None:
     """Return the last day that matches, `day` or earlier; None if there is none in fifty years."""
     if calendar == EVERY_DAY:

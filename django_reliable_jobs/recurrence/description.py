@@ -121,7 +121,8 @@ def _days(fields: CronFields) -> str:
         return f"on {_days_of_month(days)}"
     if weekdays:
         named = _weekdays(weekdays)
-        return named if " to " in named and "," not in named else f"on {named}"
+        is_one_run = " to " in named and " and " not in named
+        return named if is_one_run else f"on {named}"
     return "every day"
 
 

@@ -126,7 +126,7 @@ def _last_skipped(plan: Plan, span: Span, latest: datetime) -> datetime | None:
         return None
     gap_start, gap_end = span.start + span.before, span.start + span.offset
     if plan.gap == "after":
-        return span.start if span.start < latest and _any_in_gap(plan, span) else None
+        return span.start if _any_in_gap(plan, span) else None
     wall = last_wall_before(plan.fields, min(latest + span.before, gap_end))
     return wall - span.before if wall is not None and wall >= gap_start else None
 
