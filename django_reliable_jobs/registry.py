@@ -143,16 +143,17 @@ def task(function: Any = None, /, **options: Any) -> Any:
     """Declare a module-level function as a task.
 
     - `name` is what rows carry (default: module path and name); `aliases` are names of old rows that still run.
-    - `queue_name`, `priority` (-100 to 100, higher first) and `expires` (seconds or timedelta: not started so long after
-      it was due, a job is cancelled) say when its jobs run.
-    - `max_attempts`, `backoff`, `retry_on` and `give_up_on` decide retries; `on_dead` names a task that is enqueued with
-      `job_id` in the transaction in which a job dies.
-    - `timeout` (seconds or timedelta) ends an attempt that runs longer, as a failure; `atomic` commits the task's writes
-      and its success together, fenced: effects exactly once.
-    - `unique` names the argument(s), or True for all, or a function of the arguments by name that returns text: one live
-      job per key may exist until its `end` or its `start` (`unique_until`). A duplicate that has not started is kept,
-      gets the new arguments (replace) or a later due moment (postpone), as `on_duplicate` says; one that has started
-      stays as it is; or DuplicateJob is raised. Keys belong to the task's name: a renamed task has new ones.
+    - `queue_name`, `priority` (-100 to 100, higher first) and `expires` (seconds or timedelta: not started so long
+      after it was due, a job is cancelled) say when its jobs run.
+    - `max_attempts`, `backoff`, `retry_on` and `give_up_on` decide retries; `on_dead` names a task that is enqueued
+      with `job_id` in the transaction in which a job dies.
+    - `timeout` (seconds or timedelta) ends an attempt that runs longer, as a failure; `atomic` commits the task's
+      writes and its success together, fenced: effects exactly once.
+    - `unique` names the argument(s), or True for all, or a function of the arguments by name that returns text: one
+      live job per key may exist until its `end` or its `start` (`unique_until`). A duplicate that has not started
+      is kept, gets the new arguments (replace) or a later due moment (postpone), as `on_duplicate` says; one that
+      has started stays as it is; or DuplicateJob is raised. Keys belong to the task's name: a renamed task has new
+      ones.
     - `takes_context` passes the job's context as the first argument.
 
     Raises InvalidTask, which names what can't hold and the accepted forms.
