@@ -110,8 +110,8 @@ def dump_checkpoint(name: str, value: Any, *, task: str, max_bytes: int) -> str:
         raise InvalidCheckpoint(f"{task}: the checkpoint can't be stored: {_find_fault(value, name)}") from None
     if len(text) > max_bytes:
         raise InvalidCheckpoint(
-            f"{task}: the checkpoint {name!r} takes {len(text)} bytes as JSON, more than MAX_RESULT_BYTES ({max_bytes})."
-            " Store the data and keep its id."
+            f"{task}: the checkpoint {name!r} takes {len(text)} bytes as JSON, more than MAX_RESULT_BYTES"
+            f" ({max_bytes}). Store the data and keep its id."
         )
     return text
 

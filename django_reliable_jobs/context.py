@@ -78,27 +78,29 @@ class JobContext:
     def fenced(self) -> AbstractContextManager[None]:
         """Run a block in a transaction that commits only while this attempt is the job's current one.
 
-        Business rows that this block writes are written by one attempt at most, also if the worker is paused, replaced and
-        woken up. Raises LeaseLost at the end of the block if the attempt was replaced: nothing of the block is written.
+        Business rows that this block writes are written by one attempt at most, also if the worker is paused, replaced
+        and woken up. Raises LeaseLost at the end of the block if the attempt was replaced: nothing of the block is
+        written.
         """
         return self._port.fenced()
 
     def save_checkpoint(self, name: str, value: Any) -> None:
-        """Save a JSON value that outlives the attempt, in the current transaction: it commits with your writes, or not at all.
+        """Save a JSON value that outlives the attempt, in the current transaction: it commits with your writes.
 
-        Fenced: raises LeaseLost if the attempt was replaced. Raises InvalidCheckpoint for a value that is not JSON or too
-        large; the earlier value stays.
+        Fenced: raises LeaseLost if the attempt was replaced. Raises InvalidCheckpoint for a value that is not JSON or
+        too large; the earlier value stays.
         """
         self._port.save(name, value)
 
     def load_checkpoint(self, name: str, default: Any = None) -> Any:
-        """Return the value that this run of the job saved under `name`, in this attempt or an earlier one, or `default`."""
+        """Return the value that this run of the job saved last under `name`, in any attempt, or `default`."""
         return self._port.load(name, default)
 
     def idempotency_key(self, name: str) -> str:
         """Return a key for an outside system: the same in every attempt of a run, different per job, run and name.
 
-        A job of a schedule's slot has its key from schedule, slot and run, so that a slot has one key whatever job serves it.
+        A job of a schedule's slot has its key from schedule, slot and run, so that a slot has one key whatever job
+        serves it.
         """
         slot = f"slot:{self.schedule}:{self.slot.isoformat()}" if self.schedule and self.slot else f"job:{self.id}"
         return hashlib.sha256(f"{slot}:{self.run}:{name}".encode()).hexdigest()[:40]

@@ -270,8 +270,8 @@ class Declaration:
     def atomic(self, value: Any, function: Callable[..., Any]) -> bool:
         if self.flag("atomic", value) and inspect.iscoroutinefunction(function):
             raise self._error(
-                f"{self.task}: atomic=True can't hold for an async function: Django's transactions belong to one thread."
-                " Make it a plain function, or call context.fenced() around the writes"
+                f"{self.task}: atomic=True can't hold for an async function: Django's transactions belong to one"
+                " thread. Make it a plain function, or call context.fenced() around the writes"
             )
         return bool(value)
 

@@ -72,9 +72,9 @@ def _run(using: str, job: ClaimedJob) -> None:
 def _call_in_savepoints(task: Task[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Call a task so that its failed statements leave the test's transactions usable, and its other writes stay."""
     savepoints = {
-        connection: connection.savepoint()
+        connection: savepoint
         for connection in connections.all(initialized_only=True)
-        if connection.in_atomic_block
+        if connection.in_atomic_block and (savepoint := connection.savepoint())
     }
     try:
         return call_here(task, args, kwargs)

@@ -10,12 +10,12 @@ Who writes a job's status, and nothing else does:
     claim        READY -> RUNNING
     lifecycle    RUNNING -> anything; SCHEDULED, READY, WAITING -> CANCELLED; ended -> READY (revive)
 
-Every write for an attempt names the token of its claim. Zero rows: the attempt was replaced, or somebody holds the row at
-this moment; `lifecycle.sort_out` tells which.
+Every write for an attempt names the token of its claim. Zero rows: the attempt was replaced, or somebody holds the row
+at this moment; `lifecycle.sort_out` tells which.
 
 Lock order: job rows ascending by id, then what hangs on them. Locks on jobs are FOR NO KEY UPDATE: a transaction of the
 project that references a job by foreign key holds FOR KEY SHARE, which FOR UPDATE SKIP LOCKED would pass over.
 
-Time: conditions compare with `statement_timestamp()`, which does not stand still in a caller's transaction as `now()` does.
-`clock.moment()` replaces it in tests. Leases know only the database's clock.
+Time: conditions compare with `statement_timestamp()`, which does not stand still in a caller's transaction as `now()`
+does. `clock.moment()` replaces it in tests. Leases know only the database's clock.
 """

@@ -1,8 +1,9 @@
 """What a running attempt writes: its fence and its checkpoints.
 
-The fence is a lock on the job's row, taken under the attempt's token, last in the transaction that it protects: while it is
-held nobody can replace the attempt, and an attempt that was replaced gets no row and raises LeaseLost. A lock, not a look:
-EXISTS sees a token that is replaced before COMMIT, and FOR KEY SHARE does not stop the UPDATE that replaces it.
+The fence is a lock on the job's row, taken under the attempt's token, last in the transaction that it protects: while
+it is held nobody can replace the attempt, and an attempt that was replaced gets no row and raises LeaseLost. A lock,
+not a look: EXISTS sees a token that is replaced before COMMIT, and FOR KEY SHARE does not stop the UPDATE that replaces
+it.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class AttemptPort:
             row = cursor.fetchone()
         return default if row is None else arguments.load(row[0])
 
-    def _write(self, statement: str, **parameters: object) -> None:
+    def _write(self, statement: str, **parameters: Any) -> None:
         with connections[self._using].cursor() as cursor:
             cursor.execute(statement, {**self._key, "lease": settings.LEASE_SECONDS, **parameters})
             if cursor.fetchone() is None:

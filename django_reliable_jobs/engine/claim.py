@@ -55,8 +55,8 @@ class Head(NamedTuple):
 # Only rows of the ready index; what has a limit is not in it.
 _IS_READY = "job.status = 'READY' AND job.concurrency_key IS NULL AND job.rate_key IS NULL AND job.serial_key IS NULL"
 
-# The queue of an arm is not paused. A scalar subquery on purpose: as NOT EXISTS it becomes a join, and a join may turn the
-# order of the arms round.
+# The queue of an arm is not paused. A scalar subquery on purpose: as NOT EXISTS it becomes a join, and a join may turn
+# the order of the arms round.
 _IS_OPEN = (
     "(SELECT count(*) FROM django_reliable_jobs_queue queue WHERE queue.name = {}.queue_name"
     f" AND queue.paused_at IS NOT NULL AND (queue.resume_at IS NULL OR queue.resume_at > {NOW})) = 0"
@@ -74,11 +74,11 @@ _TAKEN = f"""job.id, job.token, job.task, job.args::text, job.kwargs::text, job.
        job.losses, job.queue_name, job.priority, job.run, job.schedule_id, job.slot,
        coalesce(least(job.expires_at, job.start_before) < {NOW}, false)"""
 
-# The claim. MATERIALIZED: inlined, the planner may lock and take more rows than the LIMIT. One arm per queue and priority:
-# an equality on both lets each arm read the index in order.
-# `solo`: a job that must not be started twice is not taken ahead of a free thread. `suspect`: a job that lost its worker is
-# taken by a process that holds nothing else, and alone, so that a job that kills its process takes no neighbour with it.
-# The batch ends before what can't be taken now, so that nothing overtakes it.
+# The claim. MATERIALIZED: inlined, the planner may lock and take more rows than the LIMIT. One arm per queue and
+# priority: an equality on both lets each arm read the index in order. `solo`: a job that must not be started twice is
+# not taken ahead of a free thread. `suspect`: a job that lost its worker is taken by a process that holds nothing else,
+# and alone, so that a job that kills its process takes no neighbour with it. The batch ends before what can't be taken
+# now, so that nothing overtakes it.
 CLAIM = f"""
 picked AS MATERIALIZED (
     SELECT id, position, share,
@@ -93,9 +93,8 @@ picked AS MATERIALIZED (
                    SELECT job.id, job.max_attempts = 1 AS solo, job.losses > 0 AS suspect
                      FROM django_reliable_jobs_job job
                     WHERE {_IS_READY} AND job.queue_name = arm.queue_name AND job.priority = arm.priority
-                      AND {_IS_OPEN.format("arm")}
-                      AND (job.losses = 0 OR %(alone)s)
-                      AND NOT EXISTS (SELECT 1 FROM django_reliable_jobs_cancelrequest asked WHERE asked.job_id = job.id)
+                      AND {_IS_OPEN.format("arm")} AND (job.losses = 0 OR %(alone)s) AND NOT EXISTS (SELECT 1 FROM
+                      django_reliable_jobs_cancelrequest asked WHERE asked.job_id = job.id)
                     ORDER BY job.run_after, job.id
                     LIMIT least(arm.share, %(limit)s)
                       FOR NO KEY UPDATE OF job SKIP LOCKED
@@ -169,8 +168,8 @@ def claim_parameters(worker_id: int, arms: Sequence[Arm], *, limit: int, free: i
 def claim_passed_over(using: str, worker_id: int, job_id: int, *, patience: float) -> ClaimedJob | None:
     """Claim a ready job that SKIP LOCKED passes over, standing in line for its lock for `patience` seconds.
 
-    Callers that enqueue one unique key without a pause lock its job one after another; a claim that only ever skips would
-    never find it free. Returns None if it is no longer ready or the lock did not come.
+    Callers that enqueue one unique key without a pause lock its job one after another; a claim that only ever skips
+    would never find it free. Returns None if it is no longer ready or the lock did not come.
     """
     from django.db.utils import OperationalError
 

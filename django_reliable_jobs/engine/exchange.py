@@ -29,10 +29,11 @@ def exchange(
     free: int = 0,
     alone: bool = False,
 ) -> tuple[set[int], list[ClaimedJob]]:
-    """Record successes and claim at most `limit` jobs; return the ids written, and the claimed in the order to start them.
+    """Record successes and claim at most `limit` jobs; return the ids written, and the claimed in the order to start
+    them.
 
-    `free` is how many can start at once: what must not start twice is claimed for those only. `alone`: nothing else is in
-    hand, so that a job that lost its worker before may be claimed.
+    `free` is how many can start at once: what must not start twice is claimed for those only. `alone`: nothing else is
+    in hand, so that a job that lost its worker before may be claimed.
 
     Atomic: after an error nothing of it happened, or (the connection broke between COMMIT and its answer) all of it.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import connections
 
@@ -108,7 +109,7 @@ def deregister(using: str, worker_id: int) -> None:
         _execute(using, EXPIRE_NOW, worker_id)
 
 
-def _execute(using: str, statement: str, worker_id: int, **parameters: object) -> int:
+def _execute(using: str, statement: str, worker_id: int, **parameters: Any) -> int:
     with connections[using].cursor() as cursor:
         cursor.execute(statement, {"id": worker_id, "lease": settings.LEASE_SECONDS, **parameters})
         return int(cursor.rowcount)

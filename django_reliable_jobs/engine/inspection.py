@@ -18,7 +18,7 @@ from django.utils import timezone
 from django_reliable_jobs import clock, registry
 from django_reliable_jobs.engine.queues import IS_PAUSED
 from django_reliable_jobs.exceptions import UnknownTask
-from django_reliable_jobs.models import Attempt, CancelRequest, Job, Worker
+from django_reliable_jobs.models import Attempt, CancelRequest, Job, Queue, Worker
 
 _NOW = "coalesce(%(moment)s::timestamptz, statement_timestamp())"
 # As the ready index has it; nothing makes a ready job with one of these keys yet.
@@ -143,6 +143,12 @@ def with_state(workers: QuerySet[Worker]) -> QuerySet[Worker]:
             default=Value("idle"),
         ),
     )
+
+
+def with_pause(queues: QuerySet[Queue]) -> QuerySet[Queue]:
+    """Add to each queue whether its pause is in force now."""
+    has_run_out = Q(resume_at__isnull=False, resume_at__lte=Now())
+    return queues.annotate(is_paused=Q(paused_at__isnull=False) & ~has_run_out)
 
 
 def dead_by_task(using: str) -> dict[str, int]:

@@ -143,7 +143,8 @@ UPDATE django_reliable_jobs_job job SET status = 'CANCELLED', finished_at = {_NO
   FROM mine WHERE job.id = mine.id RETURNING job.id
 """
 
-# Not only for RUNNING: a row that was locked a moment ago may be on its way there. Claims pass over what is asked to cancel.
+# Not only for RUNNING: a row that was locked a moment ago may be on its way there. Claims pass over what is asked to
+# cancel.
 ASK_TO_CANCEL = """
 INSERT INTO django_reliable_jobs_cancelrequest (job_id, reason)
 SELECT id, %(reason)s FROM django_reliable_jobs_job
@@ -182,8 +183,8 @@ def succeed_parameters(endings: Sequence[Ending]) -> dict[str, Any]:
 def succeeding_atomically(using: str, job_id: int, token: int) -> Iterator[Callable[[str | None, float], None]]:
     """Run a block in one transaction with the success of its job; the block calls what it is given, last, to record it.
 
-    Raises LeaseLost, and writes nothing, if the attempt was replaced. If the connection is lost at COMMIT, the outcome is read
-    back from the job's row before the error is raised or forgotten.
+    Raises LeaseLost, and writes nothing, if the attempt was replaced. If the connection is lost at COMMIT, the outcome
+    is read back from the job's row before the error is raised or forgotten.
     """
     recorded = False
 
@@ -216,8 +217,8 @@ def was_recorded(using: str, job_id: int, token: int) -> bool:
 def end(using: str, endings: Sequence[Ending], *, worker: str) -> set[int]:
     """Record how attempts ended, with their attempt rows, in one transaction; return the ids of the jobs written.
 
-    A job that is missing from the result was not written: `sort_out` tells why. A cancel request turns every end but success
-    into CANCELLED. What a dead job's task names as `on_dead` is enqueued in the same transaction.
+    A job that is missing from the result was not written: `sort_out` tells why. A cancel request turns every end but
+    success into CANCELLED. What a dead job's task names as `on_dead` is enqueued in the same transaction.
     """
     by_id = {each.job_id: each for each in endings}
     with short_transaction(using) as cursor:
@@ -255,7 +256,7 @@ def _end_parameters(endings: Sequence[Ending], worker: str) -> dict[str, Any]:
 
 def _ended(using: str, jobs: dict[int, tuple[str, str, Any]]) -> None:
     """Do what hangs on the end of jobs, in the transaction that ends them."""
-    for job_id, (status, task, meta) in jobs.items():
+    for job_id, (status, _, meta) in jobs.items():
         on_dead = (load(meta) if meta else {}).get("on_dead")
         if status == Job.Status.DEAD and on_dead:
             enqueue.insert_plain(using, find(on_dead) or on_dead, {"job_id": job_id})
@@ -264,8 +265,8 @@ def _ended(using: str, jobs: dict[int, tuple[str, str, Any]]) -> None:
 def sort_out(using: str, endings: Iterable[Ending]) -> tuple[list[Ending], list[Ending], list[Ending]]:
     """Tell apart the endings that were not written: (held by somebody just now, written before, replaced).
 
-    Written before: the answer to an earlier statement was lost, not the statement. Replaced: the lease was lost and the job
-    is somebody else's, or gone.
+    Written before: the answer to an earlier statement was lost, not the statement. Replaced: the lease was lost and the
+    job is somebody else's, or gone.
     """
     endings = list(endings)
     with connections[using].cursor() as cursor:
@@ -286,7 +287,9 @@ class Cancelled:
 
 
 def cancel(using: str, job_ids: Sequence[int], *, reason: str) -> Cancelled:
-    """Cancel jobs that have not ended: at once what waits, by a request what runs. A job that succeeds first is SUCCEEDED."""
+    """Cancel jobs that have not ended: at once what waits, by a request what runs. A job that succeeds first is
+    SUCCEEDED.
+    """
     parameters = {"ids": sorted(job_ids), "reason": reason, "moment": clock.moment()}
     with short_transaction(using) as cursor:
         cursor.execute(CANCEL_AT_REST, parameters)
@@ -304,7 +307,9 @@ class Revived:
 
 
 def revive(using: str, job_ids: Sequence[int]) -> Revived:
-    """Make ended jobs READY again, with all their attempts; a retry that waits becomes due now. Others stay as they are."""
+    """Make ended jobs READY again, with all their attempts; a retry that waits becomes due now. Others stay as they
+    are.
+    """
     revived: list[int] = []
     duplicates: list[int] = []
     with short_transaction(using) as cursor:

@@ -1,7 +1,7 @@
 """What any process may do for all: promote what is due, rescue from the lost, honour cancel requests, prune.
 
-Each function is one short transaction over a bounded batch that skips what others hold, so that any number of processes may
-call it at once.
+Each function is one short transaction over a bounded batch that skips what others hold, so that any number of processes
+may call it at once.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import connections
 from django.db.backends.utils import CursorWrapper
@@ -40,8 +40,8 @@ WITH due AS MATERIALIZED (
 SELECT jobs, {notify_idle("queues.queue_name")} FROM queues
 """
 
-# The row of a lost worker stays until no RUNNING row names it: a row that was locked, or a claim of its own that committed
-# after it was declared lost, is taken by a later turn.
+# The row of a lost worker stays until no RUNNING row names it: a row that was locked, or a claim of its own that
+# committed after it was declared lost, is taken by a later turn.
 LOST_WORKER = """
 UPDATE django_reliable_jobs_worker worker
    SET lost_at = coalesce(worker.lost_at, clock_timestamp()), is_idle = false
@@ -115,8 +115,8 @@ def promote(using: str) -> int:
 def rescue(using: str, *, uniform: Callable[[], float] = random.random) -> int:
     """Take the jobs of workers whose lease ran out; return how many.
 
-    Call only from a process that has reached the database without a break for a whole lease: after an outage of the server
-    the living have not renewed either.
+    Call only from a process that has reached the database without a break for a whole lease: after an outage of the
+    server the living have not renewed either.
     """
     rescued, seen = 0, [0]
     while True:
@@ -134,8 +134,8 @@ def rescue(using: str, *, uniform: Callable[[], float] = random.random) -> int:
 def rescue_dead(using: str, worker_id: int, *, started: Collection[int], cause: str) -> int:
     """Take the jobs of one worker whose process is known to be dead, without waiting for its lease; return how many.
 
-    `started` are the tokens that its threads had begun: the others never ran and are given back uncounted. `cause` is kept
-    with the attempts ("killed by signal 9").
+    `started` are the tokens that its threads had begun: the others never ran and are given back uncounted. `cause` is
+    kept with the attempts ("killed by signal 9").
     """
     rescued = 0
     while True:
@@ -230,7 +230,7 @@ def prune(using: str, *, batches: int | None = None) -> int:
     return deleted
 
 
-def _execute(using: str, statement: str, **parameters: object) -> int:
+def _execute(using: str, statement: str, **parameters: Any) -> int:
     with connections[using].cursor() as cursor:
         cursor.execute(statement, {"moment": clock.moment(), **parameters})
         return int(cursor.rowcount)

@@ -11,11 +11,12 @@ from django.db.backends.utils import CursorWrapper
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.models import Job
 
-# Until the transaction ends, the server ends a session that sits idle in it for longer than a lease, or sooner if that is
-# what is set already: a process that is stopped (SIGSTOP, a frozen machine) holds no row for ever. An SQL expression, so
-# that it travels in the statement that takes the lock. Outside a transaction it has no effect.
+# Until the transaction ends, the server ends a session that sits idle in it for longer than a lease, or sooner if that
+# is what is set already: a process that is stopped (SIGSTOP, a frozen machine) holds no row for ever. An SQL
+# expression, so that it travels in the statement that takes the lock. Outside a transaction it has no effect.
 LIMIT_IDLE = """set_config('idle_in_transaction_session_timeout', ceil(1000 * least(%(lease)s::float8, coalesce(nullif(
-    extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval), 0), %(lease)s::float8)))::text,
+    extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval), 0),
+    %(lease)s::float8)))::text,
     true)"""
 
 

@@ -1,8 +1,8 @@
 """NOTIFY: a hint that a queue has work. Polling is the truth.
 
 A statement that makes a job ready notifies only if a worker that serves the queue is marked idle: a busy fleet needs no
-hint, and NOTIFY makes commits wait for each other. The race with a worker that is about to sleep is closed on the worker's
-side: it marks itself idle, then looks once more, then polls.
+hint, and NOTIFY makes commits wait for each other. The race with a worker that is about to sleep is closed on the
+worker's side: it marks itself idle, then looks once more, then polls.
 """
 
 from __future__ import annotations

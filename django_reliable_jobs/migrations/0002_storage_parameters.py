@@ -1,7 +1,7 @@
 """Autovacuum for tables whose rows change status all the time.
 
-The defaults wait until a fifth of a table is dead: with a long history that is millions of dead index entries which every
-claim walks past. A fixed number of dead rows keeps the ready index short however long the history is.
+The defaults wait until a fifth of a table is dead: with a long history that is millions of dead index entries which
+every claim walks past. A fixed number of dead rows keeps the ready index short however long the history is.
 """
 
 from __future__ import annotations

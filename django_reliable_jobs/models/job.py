@@ -17,8 +17,8 @@ from django_reliable_jobs.exceptions import JobFailed
 class Job(models.Model):
     """One call of a task, from enqueue to its end.
 
-    Written at insert, promotion, claim and end, and not in between. The partial indexes hold only what their reader needs:
-    an ordinary job that succeeds writes six index entries in its life.
+    Written at insert, promotion, claim and end, and not in between. The partial indexes hold only what their reader
+    needs: an ordinary job that succeeds writes six index entries in its life.
     """
 
     class Status(models.TextChoices):

@@ -1,9 +1,9 @@
 """The thread that ends attempts which should end, step by step.
 
-Whatever the reason (timeout, cancel, a lost lease, a shutdown that runs out of time), in this order and never later steps
-first: the flag, which safe points look at; then every query of the job is a safe point too; then the running query is
-cancelled; then an interruption is raised in the task's code, or its coroutine is cancelled; last, for a job that ignores it
-all, the process is recycled, after the other jobs had their time.
+Whatever the reason (timeout, cancel, a lost lease, a shutdown that runs out of time), in this order and never later
+steps first: the flag, which safe points look at; then every query of the job is a safe point too; then the running
+query is cancelled; then an interruption is raised in the task's code, or its coroutine is cancelled; last, for a job
+that ignores it all, the process is recycled, after the other jobs had their time.
 """
 
 from __future__ import annotations

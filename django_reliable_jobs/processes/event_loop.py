@@ -32,7 +32,8 @@ class EventLoop:
     ) -> Any:
         """Run a coroutine function to its end and return its result, or raise what it raised.
 
-        The context of the calling thread (the current job) goes with it. An interruption of `held` cancels the coroutine.
+        The context of the calling thread (the current job) goes with it. An interruption of `held` cancels the
+        coroutine.
         """
         future = asyncio.run_coroutine_threadsafe(_with_own_thread(function, args, kwargs), self._running())
         held.cancel_coroutine = future.cancel
@@ -49,8 +50,8 @@ class EventLoop:
 async def _with_own_thread(
     function: Callable[..., Coroutine[Any, Any, Any]], args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
-    # As in an ASGI request: what the coroutine hands to sync_to_async, the ORM first of all, runs in one thread of its own,
-    # and the connections of that thread are closed when it has ended.
+    # As in an ASGI request: what the coroutine hands to sync_to_async, the ORM first of all, runs in one thread of its
+    # own, and the connections of that thread are closed when it has ended.
     async with ThreadSensitiveContext():
         try:
             return await function(*args, **kwargs)

@@ -59,8 +59,8 @@ def execute(
 ) -> Outcome | None:
     """Run one claimed job and return its outcome, or None if it was replaced and has nothing to record.
 
-    `call` calls the task's function: in this thread, or on the event loop for coroutines. `leave` puts the thread in order
-    afterwards and raises if the task left something behind that undoes its work. Never raises.
+    `call` calls the task's function: in this thread, or on the event loop for coroutines. `leave` puts the thread in
+    order afterwards and raises if the task left something behind that undoes its work. Never raises.
     """
     if job.is_late:
         return Outcome(status=CANCELLED, uses_attempt=False, reason="expired: it was not started in time")

@@ -35,8 +35,8 @@ class Listener(Loop):
         dsn = None if settings.LISTEN == "auto" else settings.LISTEN
         if dsn is None and wakeup.is_pooled(self._worker.using):
             logger.warning(
-                "the database is reached through a transaction pooler, so NOTIFY can't be heard: new jobs start within %s s."
-                " Set LISTEN to a DSN that reaches PostgreSQL directly to start them at once, or to 'off'.",
+                "the database is reached through a transaction pooler, so NOTIFY can't be heard: new jobs start within"
+                " %s s. Set LISTEN to a DSN that reaches PostgreSQL directly to start them at once, or to 'off'.",
                 settings.POLL_SECONDS,
             )
             return NEVER

@@ -19,8 +19,8 @@ LONGEST_PAUSE = 5.0  # seconds between two tries to reach a lost database
 class Loop:
     """Calls `turn` in a thread; it returns the seconds to wait before the next, which `wake` cuts short.
 
-    A database error closes the thread's connections and is tried again, with a growing pause. Any other error ends the loop
-    and is handed to `on_death`: a process that has lost a part of itself must not look alive.
+    A database error closes the thread's connections and is tried again, with a growing pause. Any other error ends the
+    loop and is handed to `on_death`: a process that has lost a part of itself must not look alive.
     """
 
     def __init__(

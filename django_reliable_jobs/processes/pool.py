@@ -98,7 +98,7 @@ class Pool:
 
     def take_back(self) -> list[HeldJob]:
         """Return the held jobs that no thread has started; they will not start."""
-        unstarted = []
+        unstarted: list[HeldJob] = []
         while True:
             try:
                 held = self._line.get_nowait()

@@ -12,8 +12,8 @@ from django_reliable_jobs.engine.claim import Arm, ClaimedJob, Head
 class QueueOrder:
     """The queues of a worker: all in turn, by weights, or strictly in the order given.
 
-    `weights` None: every queue except `excluded`, in turn. A dict of None values: strictly in its order. A dict of numbers:
-    shares of the claimed jobs while several queues have some.
+    `weights` None: every queue except `excluded`, in turn. A dict of None values: strictly in its order. A dict of
+    numbers: shares of the claimed jobs while several queues have some.
     """
 
     weights: Mapping[str, int | None] | None = None
@@ -82,4 +82,5 @@ def seated(jobs: Sequence[ClaimedJob], seats: Sequence[str]) -> list[ClaimedJob]
     if len(lines) < 2 or not seats:
         return list(jobs)
     heads = {name: iter(line) for name, line in lines.items()}
-    return [job for seat in seats if seat in heads and (job := next(heads[seat], None)) is not None]
+    next_up = (next(heads[seat], None) for seat in seats if seat in heads)
+    return [job for job in next_up if job is not None]

@@ -114,7 +114,8 @@ class Recorder:
         self.record_others()
 
     def cut_running(self) -> int:
-        """Record the jobs that still run as what they are cut off by. The last act before the process exits: nothing runs
+        """Record the jobs that still run as what they are cut off by. The last act before the process exits: nothing
+        runs
         twice at once."""
         running = self.running()
         for held in running:

@@ -1,7 +1,7 @@
 """`--processes N`: spawns workers, watches them from outside, rescues the jobs of a dead one at once, starts another.
 
-Spawned, never forked: a child opens its own connections. The supervisor opens one of its own only to rescue. A child that
-loses its supervisor stops as if asked to (its end of a pipe closes), so that no fleet runs on unwatched.
+Spawned, never forked: a child opens its own connections. The supervisor opens one of its own only to rescue. A child
+that loses its supervisor stops as if asked to (its end of a pipe closes), so that no fleet runs on unwatched.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ class Child:
             self.process.kill()
 
     def is_silent(self) -> bool:
-        """Return whether one of its loops has not turned for so long that it must hang, whatever its process looks like."""
+        """Return whether one of its loops has not turned for so long that it must hang, whatever its process looks
+        like.
+        """
         limit = time.monotonic() - max(2 * settings.LEASE_SECONDS, 5)
         alive = [at for at in (self.vitals.turned_at, self.vitals.beat_at) if at]
         return any(at < limit for at in alive) if alive else self.started_at < limit - 60

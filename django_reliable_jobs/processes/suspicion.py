@@ -1,4 +1,4 @@
-"""Jobs that lost their worker before: each may be what kills its process, so it runs with nothing beside it if it can."""
+"""Jobs that lost their worker before: each may be what kills its process, so it runs alone if it can."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ALONE_SECONDS = 5.0  # how long a suspect has the process for itself
 class Suspicion:
     """Holds back claims until the process is empty for a suspect, and while a suspect is young.
 
-    A process whose other jobs are long is not held up for more than DRAIN_SECONDS: then a suspect runs beside them, but with
-    nothing prefetched behind it.
+    A process whose other jobs are long is not held up for more than DRAIN_SECONDS: then a suspect runs beside them, but
+    with nothing prefetched behind it.
     """
 
     def __init__(self) -> None:
@@ -42,5 +42,7 @@ class Suspicion:
         return False
 
     def may_claim(self, in_hand: int, free: int) -> bool:
-        """Return whether a suspect may be claimed: the process is empty, or was waited for in vain and has a free thread."""
+        """Return whether a suspect may be claimed: the process is empty, or was waited for in vain and has a free
+        thread.
+        """
         return in_hand == 0 or (free > 0 and self._waiting_since is not None and self._patience == 0.0)

@@ -1,4 +1,4 @@
-"""What a supervisor can see of a worker process from outside, also after it was killed: a few numbers in shared memory."""
+"""What a supervisor sees of a worker process from outside, also after it was killed: numbers in shared memory."""
 
 from __future__ import annotations
 

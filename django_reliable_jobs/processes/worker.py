@@ -94,7 +94,7 @@ class Worker:
     # --- from other threads and signal handlers
 
     def request_stop(self) -> None:
-        """Finish the running jobs and return from `run`; asked a second time: cut them now. Safe in a signal handler."""
+        """Finish the running jobs and return from `run`; asked again, cut them now. Safe in a signal handler."""
         self._stops_asked += 1
         self._inbox.put(STOP)
 
@@ -112,7 +112,9 @@ class Worker:
         self._inbox.put(LOST)
 
     def recycle(self, why: str, *, patiently: bool) -> None:
-        """Stop with the exit code that asks for a fresh process: once the running jobs have ended, or as if asked to stop."""
+        """Stop with the exit code that asks for a fresh process: once the running jobs have ended, or as if asked to
+        stop.
+        """
         if self._exit_code == 0 and not self._stops_asked:
             logger.warning("worker %s is recycled: %s", self.identity, why)
             self._exit_code, self._is_patient = RECYCLED, patiently
@@ -220,8 +222,8 @@ class Worker:
         self._pool.submit(held)
 
     def _wanted(self) -> int:
-        # Twice what ended since the last exchange: one half for the batch that runs while the next exchange is under way.
-        # Long jobs end rarely, so that nothing is held beyond the threads.
+        # Twice what ended since the last exchange: one half for the batch that runs while the next exchange is under
+        # way. Long jobs end rarely, so that nothing is held beyond the threads.
         target = max(self._pool.threads, min(2 * self._completed, MOST_IN_HAND))
         if self._max_jobs is not None:
             target = min(target, self._max_jobs - self._ran)

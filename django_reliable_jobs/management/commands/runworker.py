@@ -102,7 +102,9 @@ def _run(options: dict[str, Any]) -> None:
 
 
 def _run_reloadable(**options: Any) -> None:
-    """Run in the thread that the reloader starts; its process exits when code changes, and the worker gives back its jobs."""
+    """Run in the thread that the reloader starts; its process exits when code changes, and the worker gives back its
+    jobs.
+    """
     worker = _worker(options)
     ended = threading.Event()
 
