@@ -43,7 +43,7 @@ SELECT value::text FROM django_reliable_jobs_checkpoint
 
 
 class AttemptPort:
-    """What the context of one attempt writes through. Every write takes the fence; a replaced attempt raises LeaseLost."""
+    """What the context of one attempt writes through. Every write is fenced: a replaced attempt raises LeaseLost."""
 
     def __init__(self, using: str, *, job_id: int, token: int, run: int, task: str) -> None:
         self._using = using

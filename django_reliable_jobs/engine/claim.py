@@ -152,7 +152,7 @@ def look(using: str) -> tuple[list[Head], float | None]:
 
 
 def claim_parameters(worker_id: int, arms: Sequence[Arm], *, limit: int, free: int, alone: bool) -> dict[str, Any]:
-    """Return what CLAIM is executed with: at most `limit` jobs, of which `free` can start at once; suspects if `alone`."""
+    """Return what CLAIM is executed with: at most `limit` jobs, `free` of them to start at once; suspects if `alone`."""
     return {
         "moment": clock.moment(),
         "worker_id": worker_id,

@@ -23,7 +23,7 @@ NEVER = 3600.0
 
 
 class Listener(Loop):
-    """Listens on a connection of its own, unless LISTEN is off or a transaction pooler would swallow the notifications."""
+    """Listens on a connection of its own, unless LISTEN is off or a pooler would swallow the notifications."""
 
     def __init__(self, worker: Worker, *, on_death: Callable[[str, BaseException], None]) -> None:
         super().__init__("listener", self._listen, on_death=on_death)
