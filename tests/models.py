@@ -17,3 +17,17 @@ class Effect(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Span(models.Model):
+    """From when to when an attempt was seen to run, by the database's clock."""
+
+    job_id = models.BigIntegerField()
+    claim = models.IntegerField()
+    pid = models.IntegerField()
+    began_at = models.DateTimeField()
+    seen_at = models.DateTimeField()
+    has_ended = models.BooleanField(db_default=False)
+
+    def __str__(self) -> str:
+        return f"#{self.job_id}, claim {self.claim}"

@@ -10,10 +10,14 @@ from testproject.settings import *
 INSTALLED_APPS = [*INSTALLED_APPS, "tests"]  # noqa: F405
 
 RELIABLE_JOBS = {
-    "TASK_MODULES": ["tests.tasks"],
+    "TASK_MODULES": ["tests.tasks", "tests.interrupted_tasks", "tests.hostile_tasks"],
     **json.loads(os.environ.get("TESTS_RELIABLE_JOBS", "{}")),
 }
 
-# Set by tests for the processes that they start: the database that the test runner made.
-if "TESTS_DATABASE_NAME" in os.environ:
-    DATABASES["default"]["NAME"] = os.environ["TESTS_DATABASE_NAME"]  # noqa: F405
+# Lets several people run the suite against one server.
+DATABASES["default"]["TEST"] = {"NAME": f"test_reliable_jobs{os.environ.get('TESTS_SUFFIX', '')}"}  # noqa: F405
+
+# Set by tests for the processes that they start: the database that the test runner made, and the way to it.
+for key in ("NAME", "HOST", "PORT"):
+    if f"TESTS_DATABASE_{key}" in os.environ:
+        DATABASES["default"][key] = os.environ[f"TESTS_DATABASE_{key}"]  # noqa: F405

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from django.db import connection
+from django.db import connections
 
 from django_reliable_jobs.models import Worker
 from tests.actors import wait_for
@@ -22,9 +22,18 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 
 
 class WorkerProcess:
-    """`manage.py runworker` with the given arguments, on the database of the running test."""
+    """`manage.py runworker` with the given arguments, on the database of the running test that `using` names."""
 
-    def __init__(self, *arguments: str, settings: dict[str, Any] | None = None, ready: bool = True) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        settings: dict[str, Any] | None = None,
+        ready: bool = True,
+        using: str = "default",
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        self._using = using
+        database = connections[using].settings_dict
         self._output = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
             [sys.executable, "-W", "error::ResourceWarning", "manage.py", "runworker", *arguments],
@@ -32,9 +41,12 @@ class WorkerProcess:
             env={
                 **os.environ,
                 "DJANGO_SETTINGS_MODULE": "tests.settings",
-                "TESTS_DATABASE_NAME": connection.settings_dict["NAME"],
+                "TESTS_DATABASE_NAME": database["NAME"],
+                "TESTS_DATABASE_HOST": database["HOST"],
+                "TESTS_DATABASE_PORT": str(database["PORT"]),
                 "TESTS_RELIABLE_JOBS": json.dumps(settings or {}),
                 "LOG_LEVEL": "INFO",
+                **(environment or {}),
             },
             stdout=self._output,
             stderr=subprocess.STDOUT,
@@ -48,7 +60,7 @@ class WorkerProcess:
 
     @property
     def row(self) -> Worker | None:
-        return Worker.objects.filter(pid=self.pid, lost_at=None).first()
+        return Worker.objects.using(self._using).filter(pid=self.pid, lost_at=None).first()
 
     @property
     def has_ended(self) -> bool:
