@@ -28,6 +28,7 @@ class ClaimedJob(NamedTuple):
     losses: int
     queue_name: str
     priority: int
+    due: str
     run: int
     schedule_id: int | None
     slot: datetime | None
@@ -35,11 +36,18 @@ class ClaimedJob(NamedTuple):
 
 
 class Arm(NamedTuple):
-    """One line of the ready index: a queue and a priority, and how many jobs of the queue may be taken."""
+    """One line of the ready index: a queue and a priority, how many jobs of the queue may be taken, and behind which.
+
+    The cursor (due, id) spares the claim the dead entries of what was claimed before it, which are many when an old
+    snapshot holds back vacuum. It is a hint: retries, rescues and late commits lie below it, so that each `look` gives
+    a new one, which stands before the first ready job.
+    """
 
     queue_name: str
     priority: int
     share: int
+    due: str = "-infinity"  # PostgreSQL's text of a timestamptz, exact to the microsecond
+    id: int = 0
 
 
 class Head(NamedTuple):
@@ -48,6 +56,7 @@ class Head(NamedTuple):
     queue_name: str
     priority: int
     id: int
+    due: str
     waited: float  # seconds since it was due
     is_suspect: bool  # it lost its worker before
 
@@ -71,11 +80,11 @@ UPDATE django_reliable_jobs_job job
        unique_hash = CASE WHEN job.unique_until_start THEN NULL ELSE job.unique_hash END
 """
 _TAKEN = f"""job.id, job.token, job.task, job.args::text, job.kwargs::text, job.attempt, job.max_attempts, job.claims,
-       job.losses, job.queue_name, job.priority, job.run, job.schedule_id, job.slot,
+       job.losses, job.queue_name, job.priority, job.run_after::text, job.run, job.schedule_id, job.slot,
        coalesce(least(job.expires_at, job.start_before) < {NOW}, false)"""
 
 # The claim. MATERIALIZED: inlined, the planner may lock and take more rows than the LIMIT. One arm per queue and
-# priority: an equality on both lets each arm read the index in order. `solo`: a job that must not be started twice is
+# priority: an equality on both lets each arm read the index in order, from where its cursor stands. `solo`: a job that must not be started twice is
 # not taken ahead of a free thread. `suspect`: a job that lost its worker is taken by a process that holds nothing else,
 # and alone, so that a job that kills its process takes no neighbour with it. The batch ends before what can't be taken
 # now, so that nothing overtakes it.
@@ -87,14 +96,18 @@ picked AS MATERIALIZED (
            OR count(*) FILTER (WHERE solo AND position > %(free)s OR suspect AND position > 1)
               OVER (ORDER BY position) > 0 AS is_held_back
       FROM (SELECT ready.*, arm.queue_name, arm.share, row_number() OVER () AS position
-              FROM unnest(%(queues)s::text[], %(priorities)s::smallint[], %(shares)s::int[])
-                   WITH ORDINALITY AS arm(queue_name, priority, share, position)
+              FROM unnest(%(queues)s::text[], %(priorities)s::smallint[], %(shares)s::int[],
+                          %(dues)s::timestamptz[], %(after_ids)s::bigint[])
+                   WITH ORDINALITY AS arm(queue_name, priority, share, due, id, position)
              CROSS JOIN LATERAL (
                    SELECT job.id, job.max_attempts = 1 AS solo, job.losses > 0 AS suspect
                      FROM django_reliable_jobs_job job
                     WHERE {_IS_READY} AND job.queue_name = arm.queue_name AND job.priority = arm.priority
-                      AND {_IS_OPEN.format("arm")} AND (job.losses = 0 OR %(alone)s) AND NOT EXISTS (SELECT 1 FROM
-                      django_reliable_jobs_cancelrequest asked WHERE asked.job_id = job.id)
+                      AND (job.run_after, job.id) > (arm.due, arm.id)
+                      AND {_IS_OPEN.format("arm")}
+                      AND (job.losses = 0 OR %(alone)s)
+                      AND NOT EXISTS (SELECT 1 FROM django_reliable_jobs_cancelrequest asked
+                                       WHERE asked.job_id = job.id)
                     ORDER BY job.run_after, job.id
                     LIMIT least(arm.share, %(limit)s)
                       FOR NO KEY UPDATE OF job SKIP LOCKED
@@ -119,10 +132,11 @@ WITH RECURSIVE head AS (
          WHERE {_IS_READY} AND (job.queue_name, job.priority) > (head.queue_name, head.priority)
          ORDER BY job.queue_name, job.priority, job.run_after, job.id LIMIT 1) later
 )
-SELECT queue_name, priority, id, extract(epoch FROM {NOW} - run_after)::float8, losses > 0 FROM head
+SELECT queue_name, priority, id, run_after::text, extract(epoch FROM {NOW} - run_after)::float8, losses > 0
+  FROM head
  WHERE {_IS_OPEN.format("head")}
  UNION ALL
-SELECT NULL, NULL, NULL, extract(epoch FROM min(job.run_after) - {NOW})::float8, NULL
+SELECT NULL, NULL, NULL, NULL, extract(epoch FROM min(job.run_after) - {NOW})::float8, NULL
   FROM django_reliable_jobs_job job WHERE job.status = 'SCHEDULED'
 """
 
@@ -147,18 +161,20 @@ def look(using: str) -> tuple[list[Head], float | None]:
     """Return the head of each queue and priority that has a ready job, and the seconds until the next scheduled one."""
     with connections[using].cursor() as cursor:
         cursor.execute(LOOK, {"moment": clock.moment()})
-        *heads, (_, _, _, next_due, _) = cursor.fetchall()
+        *heads, (_, _, _, _, next_due, _) = cursor.fetchall()
     return [Head._make(row) for row in heads], next_due
 
 
 def claim_parameters(worker_id: int, arms: Sequence[Arm], *, limit: int, free: int, alone: bool) -> dict[str, Any]:
-    """Return what CLAIM is executed with: at most `limit` jobs, `free` of them to start at once; suspects if `alone`."""
+    """Return what CLAIM is executed with: at most `limit` jobs, `free` to start at once; suspects if `alone`."""
     return {
         "moment": clock.moment(),
         "worker_id": worker_id,
         "queues": [arm.queue_name for arm in arms],
         "priorities": [arm.priority for arm in arms],
         "shares": [arm.share for arm in arms],
+        "dues": [arm.due for arm in arms],
+        "after_ids": [arm.id for arm in arms],
         "limit": limit,
         "free": free,
         "alone": alone,

@@ -64,14 +64,24 @@ class QueueOrder:
         if self.is_strict:
             order = {name: place for place, name in enumerate(self.weights or {})}
             ranked = sorted(heads, key=lambda head: (order[head.queue_name], -head.priority))
-            return [Arm(head.queue_name, head.priority, wanted) for head in ranked]
+            return [_arm(head, wanted) for head in ranked]
         shares = {name: seats.count(name) for name in set(seats)}
         ranked = sorted(heads, key=lambda head: (head.queue_name, -head.priority))
-        return [
-            Arm(head.queue_name, head.priority, shares[head.queue_name])
-            for head in ranked
-            if shares.get(head.queue_name)
-        ]
+        return [_arm(head, shares[head.queue_name]) for head in ranked if shares.get(head.queue_name)]
+
+
+def _arm(head: Head, share: int) -> Arm:
+    return Arm(head.queue_name, head.priority, share, head.due, head.id - 1)
+
+
+def advanced(heads: Sequence[Head], claimed: Sequence[ClaimedJob]) -> list[Head]:
+    """Return the heads behind what was claimed from them, as far as it is known without another look."""
+    last = {(job.queue_name, job.priority): job for job in claimed}  # the last in the order of the claim stays
+    moved = []
+    for head in heads:
+        job = last.get((head.queue_name, head.priority))
+        moved.append(head if job is None else head._replace(due=job.due, id=job.id + 1, is_suspect=False))
+    return moved
 
 
 def seated(jobs: Sequence[ClaimedJob], seats: Sequence[str]) -> list[ClaimedJob]:

@@ -24,7 +24,7 @@ from django_reliable_jobs.processes.listener import Listener
 from django_reliable_jobs.processes.loop import pause_after
 from django_reliable_jobs.processes.memory import resident_bytes
 from django_reliable_jobs.processes.pool import HeldJob, Pool
-from django_reliable_jobs.processes.queues import QueueOrder, seated
+from django_reliable_jobs.processes.queues import QueueOrder, advanced, seated
 from django_reliable_jobs.processes.recorder import Recorder
 from django_reliable_jobs.processes.suspicion import Suspicion
 from django_reliable_jobs.processes.vitals import Vitals
@@ -203,6 +203,7 @@ class Worker:
         if free and self._is_fresh:
             self._report_passed_over(arms, claimed)
         self._is_fresh = False
+        self._heads = advanced(self._heads, claimed)
         self._after_claim(len(claimed), limit)
 
     def _after_claim(self, claimed: int, limit: int) -> None:
