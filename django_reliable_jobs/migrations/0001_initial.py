@@ -144,6 +144,22 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="Leader",
+            fields=[
+                ("name", models.CharField(max_length=64, primary_key=True, serialize=False, verbose_name="name")),
+                ("holder", models.BigIntegerField(verbose_name="holder")),
+                ("term", models.BigIntegerField(verbose_name="term")),
+                ("host", models.CharField(max_length=128, verbose_name="host")),
+                ("pid", models.IntegerField(verbose_name="process")),
+                ("elected_at", models.DateTimeField(verbose_name="elected")),
+                ("expires_at", models.DateTimeField(verbose_name="term ends")),
+            ],
+            options={
+                "verbose_name": "leader",
+                "verbose_name_plural": "leaders",
+            },
+        ),
+        migrations.CreateModel(
             name="Queue",
             fields=[
                 ("name", models.CharField(max_length=64, primary_key=True, serialize=False, verbose_name="name")),
@@ -154,6 +170,183 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "queue",
                 "verbose_name_plural": "queues",
+            },
+        ),
+        migrations.CreateModel(
+            name="Schedule",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=255, unique=True, verbose_name="name")),
+                ("task", models.CharField(max_length=255, verbose_name="task")),
+                ("kwargs", models.JSONField(blank=True, default=dict, verbose_name="arguments")),
+                ("recurrence", models.JSONField(verbose_name="recurrence")),
+                (
+                    "effective_gap",
+                    models.CharField(blank=True, default="", max_length=8, verbose_name="rule for skipped times"),
+                ),
+                (
+                    "effective_fold",
+                    models.CharField(blank=True, default="", max_length=8, verbose_name="rule for repeated times"),
+                ),
+                (
+                    "overlap",
+                    models.CharField(
+                        choices=[
+                            ("allow", "allow: they run side by side"),
+                            ("skip", "skip: the new one is left out"),
+                            ("queue", "queue: one waits its turn"),
+                            ("replace", "replace: the older one is cancelled"),
+                        ],
+                        default="skip",
+                        max_length=8,
+                        verbose_name="overlap",
+                    ),
+                ),
+                (
+                    "catch_up",
+                    models.CharField(
+                        choices=[("none", "none"), ("latest", "the latest"), ("all", "all, up to the limit")],
+                        default="latest",
+                        max_length=8,
+                        verbose_name="catch up",
+                    ),
+                ),
+                ("catch_up_limit", models.PositiveSmallIntegerField(default=100, verbose_name="catch up at most")),
+                ("start_deadline", models.DurationField(blank=True, null=True, verbose_name="start deadline")),
+                ("jitter", models.DurationField(blank=True, null=True, verbose_name="jitter")),
+                ("starts_at", models.DateTimeField(blank=True, null=True, verbose_name="starts")),
+                ("ends_at", models.DateTimeField(blank=True, null=True, verbose_name="ends")),
+                ("queue_name", models.CharField(blank=True, default="", max_length=64, verbose_name="queue")),
+                ("priority", models.SmallIntegerField(blank=True, null=True, verbose_name="priority")),
+                ("alert_after", models.DurationField(blank=True, null=True, verbose_name="alert after")),
+                (
+                    "keep_succeeded",
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="succeeded jobs kept"),
+                ),
+                ("keep_failed", models.PositiveIntegerField(blank=True, null=True, verbose_name="failed jobs kept")),
+                (
+                    "managed_by",
+                    models.CharField(
+                        choices=[("code", "code"), ("admin", "admin")],
+                        default="admin",
+                        max_length=8,
+                        verbose_name="managed by",
+                    ),
+                ),
+                ("declared", models.JSONField(null=True, verbose_name="declared in code")),
+                ("paused_at", models.DateTimeField(blank=True, null=True, verbose_name="paused")),
+                ("resume_at", models.DateTimeField(blank=True, null=True, verbose_name="resumes")),
+                ("pause_reason", models.TextField(blank=True, default="", verbose_name="why it is paused")),
+                ("decided_until", models.DateTimeField(verbose_name="decided until")),
+                ("next_run_at", models.DateTimeField(null=True, verbose_name="next run")),
+                ("horizon", models.DateTimeField(null=True, verbose_name="horizon")),
+                ("planned", models.JSONField(default=list, verbose_name="next runs when last decided")),
+                ("error", models.TextField(blank=True, default="", verbose_name="error")),
+                ("error_at", models.DateTimeField(null=True, verbose_name="broken since")),
+                ("retry_at", models.DateTimeField(null=True, verbose_name="tried again")),
+                (
+                    "created_at",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), verbose_name="created"),
+                ),
+                (
+                    "changed_at",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), verbose_name="changed"),
+                ),
+            ],
+            options={
+                "verbose_name": "schedule",
+                "verbose_name_plural": "schedules",
+                "ordering": ["name"],
+            },
+        ),
+        migrations.CreateModel(
+            name="Slot",
+            fields=[
+                (
+                    "pk",
+                    models.CompositePrimaryKey(
+                        "schedule_id", "slot", blank=True, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("slot", models.DateTimeField(verbose_name="slot")),
+                (
+                    "outcome",
+                    models.CharField(
+                        choices=[("job", "job"), ("missed", "missed"), ("skipped", "skipped")],
+                        max_length=8,
+                        verbose_name="outcome",
+                    ),
+                ),
+                (
+                    "reason",
+                    models.CharField(
+                        blank=True,
+                        choices=[
+                            ("deadline", "decided after its start deadline"),
+                            ("misfire", "missed, and not caught up"),
+                            ("limit", "missed, and beyond the limit of catching up"),
+                            ("overlap", "an earlier job had not ended"),
+                            ("replaced", "a later slot was due too"),
+                            ("duplicate", "a live job had the same unique key"),
+                            ("paused", "the schedule was paused"),
+                            ("edited", "the schedule was changed before it was decided"),
+                        ],
+                        default="",
+                        max_length=10,
+                        verbose_name="reason",
+                    ),
+                ),
+                ("job_id", models.BigIntegerField(null=True, verbose_name="job")),
+                (
+                    "decided_at",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), verbose_name="decided"),
+                ),
+            ],
+            options={
+                "verbose_name": "slot",
+                "verbose_name_plural": "slots",
+            },
+        ),
+        migrations.CreateModel(
+            name="SlotRange",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("first", models.DateTimeField(verbose_name="first")),
+                ("last", models.DateTimeField(verbose_name="last")),
+                ("count", models.PositiveIntegerField(null=True, verbose_name="slots")),
+                (
+                    "outcome",
+                    models.CharField(
+                        choices=[("job", "job"), ("missed", "missed"), ("skipped", "skipped")],
+                        max_length=8,
+                        verbose_name="outcome",
+                    ),
+                ),
+                (
+                    "reason",
+                    models.CharField(
+                        choices=[
+                            ("deadline", "decided after its start deadline"),
+                            ("misfire", "missed, and not caught up"),
+                            ("limit", "missed, and beyond the limit of catching up"),
+                            ("overlap", "an earlier job had not ended"),
+                            ("replaced", "a later slot was due too"),
+                            ("duplicate", "a live job had the same unique key"),
+                            ("paused", "the schedule was paused"),
+                            ("edited", "the schedule was changed before it was decided"),
+                        ],
+                        max_length=10,
+                        verbose_name="reason",
+                    ),
+                ),
+                (
+                    "decided_at",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), verbose_name="decided"),
+                ),
+            ],
+            options={
+                "verbose_name": "range of slots",
+                "verbose_name_plural": "ranges of slots",
             },
         ),
         migrations.CreateModel(
@@ -252,6 +445,14 @@ class Migration(migrations.Migration):
             model_name="job",
             index=models.Index(condition=models.Q(("status", "DEAD")), fields=["task", "id"], name="reliable_job_dead"),
         ),
+        migrations.AddIndex(
+            model_name="job",
+            index=models.Index(
+                condition=models.Q(("schedule_id__isnull", False)),
+                fields=["schedule_id", "status", "finished_at"],
+                name="reliable_job_of_schedule",
+            ),
+        ),
         migrations.AddConstraint(
             model_name="job",
             constraint=models.CheckConstraint(
@@ -334,6 +535,117 @@ class Migration(migrations.Migration):
                 name="reliable_queue_resumes_if_paused",
             ),
         ),
+        migrations.AddIndex(
+            model_name="schedule",
+            index=models.Index(
+                condition=models.Q(("next_run_at__isnull", False)),
+                fields=["next_run_at", "id"],
+                name="reliable_schedule_due",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="schedule",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("next_run_at__isnull", True), ("next_run_at__gt", models.F("decided_until")), _connector="OR"
+                ),
+                name="reliable_schedule_next_is_undecided",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="schedule",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("paused_at__isnull", True),
+                    ("resume_at__isnull", False),
+                    ("next_run_at__isnull", True),
+                    _connector="OR",
+                ),
+                name="reliable_schedule_paused_has_no_next",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="schedule",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("paused_at__isnull", False),
+                    models.Q(("pause_reason", ""), ("resume_at__isnull", True)),
+                    _connector="OR",
+                ),
+                name="reliable_schedule_resumes_if_paused",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="schedule",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("ends_at__isnull", True),
+                    ("starts_at__isnull", True),
+                    ("ends_at__gte", models.F("starts_at")),
+                    _connector="OR",
+                ),
+                name="reliable_schedule_ends_after_start",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="schedule",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    ("horizon__isnull", True), ("horizon__lte", models.F("decided_until")), _connector="OR"
+                ),
+                name="reliable_schedule_horizon_is_decided",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="schedule",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("error", ""), ("error_at__isnull", True), ("retry_at__isnull", True)),
+                    models.Q(
+                        models.Q(("error", ""), _negated=True), ("error_at__isnull", False), ("retry_at__isnull", False)
+                    ),
+                    _connector="OR",
+                ),
+                name="reliable_schedule_broken_is_complete",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="schedule",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(
+                        ("priority__isnull", True),
+                        models.Q(("priority__gte", -100), ("priority__lte", 100)),
+                        _connector="OR",
+                    ),
+                    ("catch_up_limit__gte", 1),
+                    ("catch_up_limit__lte", 1000),
+                ),
+                name="reliable_schedule_values_in_range",
+            ),
+        ),
+        migrations.AddField(
+            model_name="slot",
+            name="schedule",
+            field=models.ForeignKey(
+                db_index=False,
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="slots",
+                to="django_reliable_jobs.schedule",
+                verbose_name="schedule",
+            ),
+        ),
+        migrations.AddField(
+            model_name="slotrange",
+            name="schedule",
+            field=models.ForeignKey(
+                db_index=False,
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="slot_ranges",
+                to="django_reliable_jobs.schedule",
+                verbose_name="schedule",
+            ),
+        ),
         migrations.AddConstraint(
             model_name="attempt",
             constraint=models.UniqueConstraint(fields=("job", "claim"), name="reliable_attempt_once"),
@@ -341,5 +653,36 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="checkpoint",
             constraint=models.UniqueConstraint(fields=("job", "run", "name"), name="reliable_checkpoint_once"),
+        ),
+        migrations.AddConstraint(
+            model_name="slot",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("job_id__isnull", False), ("outcome", "job"), ("reason", "")),
+                    models.Q(
+                        ("job_id__isnull", True),
+                        ("outcome__in", ("missed", "skipped")),
+                        models.Q(("reason", ""), _negated=True),
+                    ),
+                    _connector="OR",
+                ),
+                name="reliable_slot_has_job_or_reason",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="slotrange",
+            index=models.Index(fields=["schedule", "last"], name="reliable_range_of_schedule"),
+        ),
+        migrations.AddConstraint(
+            model_name="slotrange",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("last__gte", models.F("first"))), name="reliable_range_runs_forward"
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="slotrange",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("outcome__in", ("missed", "skipped"))), name="reliable_range_has_no_job"
+            ),
         ),
     ]

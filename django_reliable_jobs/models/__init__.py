@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from django_reliable_jobs.models.fleet import Queue, Worker
+from django_reliable_jobs.models.fleet import Leader, Queue, Worker
 from django_reliable_jobs.models.job import Attempt, CancelRequest, Checkpoint, Job
+from django_reliable_jobs.models.schedule import Schedule, Slot, SlotRange
 
-__all__ = ["Attempt", "CancelRequest", "Checkpoint", "Job", "Queue", "Worker"]
+__all__ = [
+    "Attempt",
+    "CancelRequest",
+    "Checkpoint",
+    "Job",
+    "Leader",
+    "Queue",
+    "Schedule",
+    "Slot",
+    "SlotRange",
+    "Worker",
+]

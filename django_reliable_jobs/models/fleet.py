@@ -64,3 +64,25 @@ class Worker(models.Model):
 
     def __str__(self) -> str:
         return f"{self.host}:{self.pid}"
+
+
+class Leader(models.Model):
+    """Who does for all what one process is enough for. A row that is not renewed is free for others.
+
+    `holder` is random for each start of a process, `term` rises with each change of hands. Moments are the database's.
+    """
+
+    name = models.CharField(_("name"), max_length=64, primary_key=True)
+    holder = models.BigIntegerField(_("holder"))
+    term = models.BigIntegerField(_("term"))
+    host = models.CharField(_("host"), max_length=128)
+    pid = models.IntegerField(_("process"))
+    elected_at = models.DateTimeField(_("elected"))
+    expires_at = models.DateTimeField(_("term ends"))
+
+    class Meta:
+        verbose_name = _("leader")
+        verbose_name_plural = _("leaders")
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.host}:{self.pid}"

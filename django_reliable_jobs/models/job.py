@@ -129,6 +129,11 @@ class Job(models.Model):
                 condition=Q(finished_at__isnull=False),
             ),
             models.Index(name="reliable_job_dead", fields=["task", "id"], condition=Q(status="DEAD")),
+            models.Index(
+                name="reliable_job_of_schedule",
+                fields=["schedule_id", "status", "finished_at"],
+                condition=Q(schedule_id__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:
