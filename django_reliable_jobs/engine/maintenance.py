@@ -40,6 +40,11 @@ WITH due AS MATERIALIZED (
 SELECT jobs, {notify_idle("queues.queue_name")} FROM queues
 """
 
+IS_ANY_EXPIRED = """
+SELECT EXISTS (SELECT 1 FROM django_reliable_jobs_worker
+                WHERE expires_at < clock_timestamp() AND id <> ALL(%(seen)s::bigint[]))
+"""
+
 # The row of a lost worker stays until no RUNNING row names it: a row that was locked, or a claim of its own that
 # committed after it was declared lost, is taken by a later turn.
 LOST_WORKER = """
@@ -50,6 +55,25 @@ UPDATE django_reliable_jobs_worker worker
          ORDER BY id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) expired
  WHERE worker.id = expired.id
 RETURNING worker.id, worker.host, worker.pid, worker.heartbeat_at::text
+"""
+
+# RUNNING rows of a worker that is not on the list: it was forgotten while a claim of its own was on the way, or claimed
+# under its old id when it woke up. Back on the list with it, as lost: after a lease, when the worker knows.
+LIST_FORGOTTEN_WORKERS = """
+WITH RECURSIVE holder AS (
+    (SELECT worker_id AS id FROM django_reliable_jobs_job WHERE status = 'RUNNING' ORDER BY worker_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT job.worker_id FROM django_reliable_jobs_job job
+             WHERE job.status = 'RUNNING' AND job.worker_id > holder.id ORDER BY job.worker_id LIMIT 1)
+      FROM holder WHERE holder.id IS NOT NULL
+)
+INSERT INTO django_reliable_jobs_worker (id, host, pid, threads, heartbeat_at, expires_at, lost_at)
+SELECT holder.id, 'unknown', 0, 0, oldest.started_at, clock_timestamp(), clock_timestamp()
+  FROM holder CROSS JOIN LATERAL (SELECT min(job.started_at) AS started_at FROM django_reliable_jobs_job job
+                                   WHERE job.worker_id = holder.id AND job.status = 'RUNNING') oldest
+ WHERE NOT EXISTS (SELECT 1 FROM django_reliable_jobs_worker worker WHERE worker.id = holder.id)
+   AND oldest.started_at < clock_timestamp() - make_interval(secs => %(lease)s)
+    ON CONFLICT (id) DO NOTHING
 """
 
 DEAD_WORKER = """
@@ -118,8 +142,9 @@ def rescue(using: str, *, uniform: Callable[[], float] = random.random) -> int:
     Call only from a process that has reached the database without a break for a whole lease: after an outage of the
     server the living have not renewed either.
     """
+    _execute(using, LIST_FORGOTTEN_WORKERS, lease=settings.LEASE_SECONDS)
     rescued, seen = 0, [0]
-    while True:
+    while _is_any_expired(using, seen):
         with short_transaction(using) as cursor:
             cursor.execute(LOST_WORKER, {"seen": seen})
             row = cursor.fetchone()
@@ -129,6 +154,14 @@ def rescue(using: str, *, uniform: Callable[[], float] = random.random) -> int:
             rescued += count
             if count < RESCUE_BATCH:
                 seen.append(row[0])
+    return rescued
+
+
+def _is_any_expired(using: str, seen: list[int]) -> bool:
+    """Look before a transaction is opened: nearly always there is nothing to rescue."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(IS_ANY_EXPIRED, {"seen": seen})
+        return bool(cursor.fetchone()[0])
 
 
 def rescue_dead(using: str, worker_id: int, *, started: Collection[int], cause: str) -> int:
