@@ -20,6 +20,10 @@ class QueueOrder:
     excluded: frozenset[str] = frozenset()
     _credit: dict[str, int] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        served = "all queues" if self.weights is None else f"the queues {', '.join(self.weights)}"
+        return f"{served} except {', '.join(sorted(self.excluded))}" if self.excluded else served
+
     @property
     def names(self) -> list[str] | None:
         """The queues by name, or None for all."""

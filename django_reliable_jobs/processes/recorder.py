@@ -48,6 +48,9 @@ class Recorder:
         """Whether no ending waits to be written."""
         return not self._ended and not self._locked
 
+    def holds(self, token: int) -> bool:
+        return token in self._held
+
     def tokens(self) -> set[int]:
         with self._changing:
             return set(self._held)

@@ -1,0 +1,164 @@
+"""What a worker takes in: where it looks, how much it claims, in what order it starts it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from django_reliable_jobs.conf import settings
+from django_reliable_jobs.engine import claim, exchange, heartbeat, maintenance
+from django_reliable_jobs.engine.claim import Arm, ClaimedJob, Head
+from django_reliable_jobs.processes.queues import advanced, seated
+from django_reliable_jobs.processes.suspicion import Suspicion
+
+if TYPE_CHECKING:
+    from django_reliable_jobs.processes.worker import Worker
+
+MOST_IN_HAND = 500
+FIRST_PAUSE = 0.05  # seconds; doubles up to POLL_SECONDS while there is nothing to do
+ORPHAN_SECONDS = 30.0  # how long after a lost connection a claim of ours may still commit
+
+
+class Intake:
+    """The claiming half of a worker, on the worker's own thread.
+
+    A look finds the queues and priorities that have a ready job, at least every POLL_SECONDS; between two looks claims
+    go on from the heads that it found. `start` is given each claimed job, `passed_over` the id of each that was locked.
+    """
+
+    def __init__(
+        self, worker: Worker, *, start: Callable[[ClaimedJob], None], passed_over: Callable[[int], None]
+    ) -> None:
+        self._worker = worker
+        self._start = start
+        self._passed_over = passed_over
+        self._suspicion = Suspicion()
+        self._heads: list[Head] = []
+        self._next_due: float | None = None  # seconds after the last look
+        self._looked_at = self._look_at = 0.0
+        self._is_fresh = False  # nothing was claimed since the last look
+        self._pause = FIRST_PAUSE
+        self._idle_since: float | None = None
+        self._orphans_until = 0.0
+        self.completed = 0  # jobs that ended between the last two exchanges
+
+    def wanted(self) -> int:
+        """Return how many jobs may be claimed now."""
+        # Twice what ended since the last exchange: one half for the batch that runs while the next exchange is under
+        # way. Long jobs end rarely, so that nothing is held beyond the threads.
+        worker = self._worker
+        target = max(worker.threads, min(2 * self.completed, MOST_IN_HAND))
+        if worker.jobs_left is not None:
+            target = min(target, worker.jobs_left)
+        if self._suspicion.holds_back(self._heads, worker.recorder):
+            return 0
+        return target - worker.recorder.in_hand
+
+    def exchange(self, wanted: int) -> bool:
+        """Record what succeeded and claim up to `wanted` jobs, in one round trip; return whether there was either."""
+        if wanted > 0 and time.monotonic() >= self._look_at:
+            self._look()
+        seats = self._worker.queues.seats(self._heads, wanted) if wanted > 0 else []
+        arms = self._worker.queues.arms(self._heads, seats, wanted) if wanted > 0 else []
+        if not arms and not self._worker.recorder.successes():
+            return False
+        self._exchange(arms, seats, wanted)
+        return True
+
+    def has_nothing_left(self, since: float) -> bool:
+        """Return whether a look later than `since` (monotonic) found nothing ready and nothing due."""
+        return not self._heads and self._looked_at > since
+
+    def pause(self) -> float:
+        """Return the seconds to wait for a wake-up before the next look; 0: look at once.
+
+        The worker is marked idle first, then looks once more: an enqueuer that saw no idle worker has committed before
+        that look. Then it polls, more and more slowly, and sleeps past no due moment.
+        """
+        if self._idle_since is None:
+            heartbeat.mark_idle(self._worker.using, self._worker.identity.id, idle=True)
+            self._idle_since = time.monotonic()
+            self._look_at = 0.0
+            return 0.0
+        pause = self._pause
+        self._pause = min(self._pause * 2, settings.POLL_SECONDS)
+        return pause if self._next_due is None else min(pause, max(self._next_due, 0.001))
+
+    def look_now(self) -> None:
+        """Look with the next exchange."""
+        self._look_at = 0.0
+
+    def wake(self) -> None:
+        """Look with the next exchange, and poll quickly after it."""
+        self._look_at, self._pause = 0.0, FIRST_PAUSE
+
+    def forget(self) -> None:
+        """Start from nothing: the connection or the identity was lost. Claims of ours may have committed unseen."""
+        self._heads, self._look_at, self._idle_since = [], 0.0, None
+        self._orphans_until = time.monotonic() + ORPHAN_SECONDS
+
+    def _look(self) -> None:
+        using = self._worker.using
+        if time.monotonic() < self._orphans_until:
+            self._adopt_orphans()
+        heads, self._next_due = claim.look(using)
+        if self._next_due is not None and self._next_due <= 0:
+            if maintenance.promote(using):
+                heads, self._next_due = claim.look(using)
+            else:  # somebody else promotes them at this moment
+                self._next_due = FIRST_PAUSE
+        self._heads = [head for head in heads if self._worker.queues.serves(head.queue_name)]
+        self._is_fresh = True
+        self._looked_at = time.monotonic()
+        self._look_at = self._looked_at + settings.POLL_SECONDS
+
+    def _adopt_orphans(self) -> None:
+        # A claim whose answer was lost with its connection: ours by token and worker, but nobody runs it.
+        worker = self._worker
+        for job in claim.find_orphans(worker.using, worker.identity.id, worker.recorder.tokens()):
+            self._start(job)
+
+    def _exchange(self, arms: list[Arm], seats: list[str], wanted: int) -> None:
+        worker, limit = self._worker, len(seats) or wanted
+        in_hand = worker.recorder.in_hand
+        free = max(worker.threads - in_hand, 0)
+        successes = worker.recorder.successes()
+        written, claimed = exchange.exchange(
+            worker.using,
+            worker.identity.id,
+            successes,
+            arms,
+            limit=limit if arms else 0,
+            free=free,
+            alone=self._suspicion.may_claim(in_hand, free),
+        )
+        worker.recorder.settle(successes, written)
+        for job in seated(claimed, seats):
+            self._start(job)
+        if arms:
+            self._after_claim(arms, claimed, limit, free)
+
+    def _after_claim(self, arms: list[Arm], claimed: list[ClaimedJob], limit: int, free: int) -> None:
+        if free and self._is_fresh:
+            self._report_passed_over(arms, claimed)
+        self._is_fresh = False
+        if not claimed:  # what is there is locked by others: look again after a pause
+            self._heads, self._looked_at = [], 0.0
+            return
+        self._pause = FIRST_PAUSE
+        self._heads = advanced(self._heads, claimed)
+        if len(claimed) < limit:
+            self._look_at = 0.0
+        elif limit > self._worker.threads and self._idle_since and time.monotonic() - self._idle_since > 1:
+            heartbeat.mark_idle(self._worker.using, self._worker.identity.id, idle=False)
+            self._idle_since = None
+
+    def _report_passed_over(self, arms: Sequence[Arm], claimed: Sequence[ClaimedJob]) -> None:
+        """Report what is due for a second and was reached by this claim, but not taken."""
+        taken = {job.id for job in claimed}
+        place = {(arm.queue_name, arm.priority): number for number, arm in enumerate(arms)}
+        reached = max((place[job.queue_name, job.priority] for job in claimed), default=len(arms))
+        for head in self._heads:
+            if head.waited > 1 and head.id not in taken and place.get(head[:2], len(arms)) <= reached:
+                self._passed_over(head.id)
