@@ -1,0 +1,36 @@
+"""max_attempts=1: at most once, whatever happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from random import Random
+
+from django_reliable_jobs import task
+from django_reliable_jobs.models import Job
+from testproject.chaos.kind import Kind, leave
+
+
+@task(max_attempts=1)
+def pay(seconds: float) -> None:
+    leave("begin")
+    time.sleep(seconds)
+    leave("end")
+
+
+def enqueue(dice: Random) -> Sequence[Job]:
+    return [pay.enqueue(round(dice.uniform(0, 0.5), 3))]
+
+
+KIND = Kind(
+    name="once",
+    weight=10,
+    enqueue=enqueue,
+    forbidden={
+        "a job that may be started once was started twice": """
+            SELECT job_id FROM effects WHERE name = 'begin' GROUP BY job_id HAVING count(*) > 1""",
+        "a job that may be started once succeeded without an effect at its begin and its end": """
+            SELECT jobs.id FROM jobs WHERE status = 'SUCCEEDED' AND 2 > (
+               SELECT count(DISTINCT name) FROM effects WHERE effects.job_id = jobs.id)""",
+    },
+)
