@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 from django.db import connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 from django_reliable_jobs.context import StopFlag
+
+logger = logging.getLogger("django_reliable_jobs")
 
 IDLE_SECONDS = (
     10  # a connection idle for longer may have been cut by a firewall or a pooler: it is asked before it is used
@@ -71,8 +75,12 @@ def guarded_by(flag: StopFlag) -> Iterator[None]:
 def cancel_query(thread: int) -> None:
     """Cancel the query that a job waits for in this thread, if it waits for one."""
     querying = _running.get(thread)
-    if querying is not None and querying.connection is not None:
+    if querying is None or querying.connection is None:
+        return
+    try:
         querying.connection.cancel_safe(timeout=2)
+    except psycopg.Error as error:  # the server is not reached; the next step follows all the same
+        logger.warning("a query could not be cancelled: %s", str(error).strip())
 
 
 _running: dict[int, BaseDatabaseWrapper | None] = {}
