@@ -25,10 +25,13 @@ class Settings:
     """What the project may set; names and units are those of the keys in `RELIABLE_JOBS`."""
 
     LEASE_SECONDS: float = 30  # a worker that could not renew for so long is replaced
+    LEADER_SECONDS: float = 10  # a scheduler that could not renew for so long is followed by another
     POLL_SECONDS: float = 1  # the longest an idle worker sleeps without looking
+    MISFIRE_GRACE_SECONDS: float = 60  # a slot decided so late is still on time
     MAX_ATTEMPTS: int = 5  # for tasks that do not say
     MAX_LOSSES: int = 5  # consecutive losses of a job's worker before the job is DEAD
     RETENTION: Mapping[str, timedelta | None] = field(default_factory=lambda: DEFAULT_RETENTION)  # None: kept
+    SLOT_RETENTION: timedelta | None = timedelta(days=90)  # of decided slots; None: kept
     MAX_ARGUMENT_BYTES: int = 256 * 1024
     MAX_RESULT_BYTES: int = 256 * 1024
     MAX_ERROR_CHARACTERS: int = 20_000  # of a stored traceback; its middle is cut
@@ -109,6 +112,21 @@ _RULES: list[tuple[str, Callable[[Any], bool], str]] = [
         "LEASE_SECONDS",
         lambda v: _is_number(v) and 1 <= v <= 86_400,
         "a number of seconds between 1 and 86400",
+    ),
+    (
+        "LEADER_SECONDS",
+        lambda v: _is_number(v) and 1 <= v <= 86_400,
+        "a number of seconds between 1 and 86400",
+    ),
+    (
+        "MISFIRE_GRACE_SECONDS",
+        lambda v: _is_number(v) and 1 <= v <= 86_400,
+        "a number of seconds between 1 and 86400",
+    ),
+    (
+        "SLOT_RETENTION",
+        lambda v: v is None or (isinstance(v, timedelta) and v >= timedelta(days=1)),
+        "a timedelta of at least a day, or None (kept for ever)",
     ),
     (
         "POLL_SECONDS",

@@ -5,7 +5,9 @@ Exception
 │   ├── InvalidTask            (TypeError)    a declaration that can't hold
 │   ├── InvalidArguments       (TypeError)    arguments that a job can't carry
 │   ├── InvalidRecurrence      (ValueError)   a cron expression, zone or rule that can't hold
+│   ├── InvalidSchedule        (ValueError)   a schedule that can't hold
 │   ├── UnknownTask            (LookupError)
+│   ├── UnknownSchedule        (LookupError)
 │   ├── DuplicateJob
 │   ├── InvalidResult          (TypeError)
 │   └── JobFailed                             what Job.wait() raises
@@ -38,6 +40,18 @@ class InvalidArguments(ReliableJobsError, TypeError):
 
 class InvalidRecurrence(ReliableJobsError, ValueError):
     """A recurrence can't be declared like this."""
+
+
+class InvalidSchedule(ReliableJobsError, ValueError):
+    """A schedule can't be like this. `field` names what is wrong with it."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class UnknownSchedule(ReliableJobsError, LookupError):
+    """There is no schedule of this name or id."""
 
 
 class UnknownTask(ReliableJobsError, LookupError):

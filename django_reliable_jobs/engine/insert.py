@@ -45,9 +45,16 @@ def _insert(columns: str, source: str) -> str:
     return f"WITH inserted AS (INSERT INTO django_reliable_jobs_job ({columns}) {source} RETURNING *){_INSERTED}"
 
 
-_VALUES = f"VALUES ({_SHARED}, %(args)s::jsonb, %(kwargs)s::jsonb, %(unique_hash)s::bytea)"
+_OF_CALL = f"{_SHARED}, %(args)s::jsonb, %(kwargs)s::jsonb, %(unique_hash)s::bytea"
+_VALUES = f"VALUES ({_OF_CALL})"
 INSERT_ONE = _insert(_COLUMNS, _VALUES)
 INSERT_ONE_UNIQUE = _insert(_COLUMNS, _VALUES + _UNLESS_DUPLICATE)
+
+# A job of a schedule: what it carries beside the others costs the others nothing.
+INSERT_SCHEDULED = _insert(
+    f"id, {_COLUMNS}, schedule_id, slot, start_before, serial_key",
+    f"VALUES (%(id)s, {_OF_CALL}, %(schedule_id)s, %(slot)s, %(start_before)s, %(serial_key)s)" + _UNLESS_DUPLICATE,
+)
 
 # ORDER BY keeps the ids in the order of the calls.
 INSERT_MANY = _insert(
@@ -89,6 +96,14 @@ def insert_one_unique(using: str, shared: Mapping[str, Any], call: Call) -> Job 
         cursor.execute(INSERT_ONE_UNIQUE, {**shared, **call._asdict()})
         row = cursor.fetchone()
     return None if row is None else _as_job(using, shared, call, row)
+
+
+def insert_scheduled(using: str, shared: Mapping[str, Any], call: Call, of_schedule: Mapping[str, Any]) -> bool:
+    """Insert a job of a schedule under a given id; False if a live job holds its unique key."""
+    unique_hash = call.unique_hash or None
+    with connections[using].cursor() as cursor:
+        cursor.execute(INSERT_SCHEDULED, {**shared, **call._asdict(), **of_schedule, "unique_hash": unique_hash})
+        return cursor.fetchone() is not None
 
 
 def insert_many(using: str, shared: Mapping[str, Any], calls: Sequence[Call]) -> list[Job]:

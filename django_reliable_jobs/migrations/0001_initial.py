@@ -268,6 +268,7 @@ class Migration(migrations.Migration):
                         "schedule_id", "slot", blank=True, editable=False, primary_key=True, serialize=False
                     ),
                 ),
+                ("schedule_id", models.BigIntegerField(verbose_name="schedule")),
                 ("slot", models.DateTimeField(verbose_name="slot")),
                 (
                     "outcome",
@@ -311,6 +312,7 @@ class Migration(migrations.Migration):
             name="SlotRange",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("schedule_id", models.BigIntegerField(verbose_name="schedule")),
                 ("first", models.DateTimeField(verbose_name="first")),
                 ("last", models.DateTimeField(verbose_name="last")),
                 ("count", models.PositiveIntegerField(null=True, verbose_name="slots")),
@@ -624,36 +626,6 @@ class Migration(migrations.Migration):
                 name="reliable_schedule_values_in_range",
             ),
         ),
-        migrations.AddField(
-            model_name="slot",
-            name="schedule",
-            field=models.ForeignKey(
-                db_index=False,
-                on_delete=django.db.models.deletion.CASCADE,
-                related_name="slots",
-                to="django_reliable_jobs.schedule",
-                verbose_name="schedule",
-            ),
-        ),
-        migrations.AddField(
-            model_name="slotrange",
-            name="schedule",
-            field=models.ForeignKey(
-                db_index=False,
-                on_delete=django.db.models.deletion.CASCADE,
-                related_name="slot_ranges",
-                to="django_reliable_jobs.schedule",
-                verbose_name="schedule",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="attempt",
-            constraint=models.UniqueConstraint(fields=("job", "claim"), name="reliable_attempt_once"),
-        ),
-        migrations.AddConstraint(
-            model_name="checkpoint",
-            constraint=models.UniqueConstraint(fields=("job", "run", "name"), name="reliable_checkpoint_once"),
-        ),
         migrations.AddConstraint(
             model_name="slot",
             constraint=models.CheckConstraint(
@@ -671,7 +643,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name="slotrange",
-            index=models.Index(fields=["schedule", "last"], name="reliable_range_of_schedule"),
+            index=models.Index(fields=["schedule_id", "last"], name="reliable_range_of_schedule"),
         ),
         migrations.AddConstraint(
             model_name="slotrange",
@@ -684,5 +656,13 @@ class Migration(migrations.Migration):
             constraint=models.CheckConstraint(
                 condition=models.Q(("outcome__in", ("missed", "skipped"))), name="reliable_range_has_no_job"
             ),
+        ),
+        migrations.AddConstraint(
+            model_name="attempt",
+            constraint=models.UniqueConstraint(fields=("job", "claim"), name="reliable_attempt_once"),
+        ),
+        migrations.AddConstraint(
+            model_name="checkpoint",
+            constraint=models.UniqueConstraint(fields=("job", "run", "name"), name="reliable_checkpoint_once"),
         ),
     ]

@@ -155,9 +155,7 @@ class Slot(models.Model):
         EDITED = "edited", _("the schedule was changed before it was decided")
 
     pk = models.CompositePrimaryKey("schedule_id", "slot")
-    schedule = models.ForeignKey(
-        Schedule, models.CASCADE, db_index=False, related_name="slots", verbose_name=_("schedule")
-    )
+    schedule_id = models.BigIntegerField(_("schedule"))
     slot = models.DateTimeField(_("slot"))
     outcome = models.CharField(_("outcome"), max_length=8, choices=Outcome)
     reason = models.CharField(_("reason"), max_length=10, choices=Reason, blank=True, default="")
@@ -182,9 +180,7 @@ class Slot(models.Model):
 class SlotRange(models.Model):
     """Slots from `first` to `last` that got no job, for one reason; one that has a row of its own goes by that row."""
 
-    schedule = models.ForeignKey(
-        Schedule, models.CASCADE, db_index=False, related_name="slot_ranges", verbose_name=_("schedule")
-    )
+    schedule_id = models.BigIntegerField(_("schedule"))
     first = models.DateTimeField(_("first"))
     last = models.DateTimeField(_("last"))
     count = models.PositiveIntegerField(_("slots"), null=True)  # None: more than were counted
@@ -199,7 +195,7 @@ class SlotRange(models.Model):
             models.CheckConstraint(name="reliable_range_runs_forward", condition=Q(last__gte=F("first"))),
             models.CheckConstraint(name="reliable_range_has_no_job", condition=Q(outcome__in=("missed", "skipped"))),
         ]
-        indexes = [models.Index(name="reliable_range_of_schedule", fields=["schedule", "last"])]
+        indexes = [models.Index(name="reliable_range_of_schedule", fields=["schedule_id", "last"])]
 
     def __str__(self) -> str:
         return f"{self.schedule_id} {self.first.isoformat()} to {self.last.isoformat()}: {self.reason}"
