@@ -1,0 +1,66 @@
+"""What the drivers share: their verbs as a program, timing, and the arguments of the measured job."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from testproject.benchmarks.peers import marks
+
+DSN = os.environ.get("DATABASE_URL", "")
+CHUNK = 5000
+
+
+def arguments(number: int) -> dict[str, Any]:
+    """Return the two arguments of a job."""
+    return {"number": number, "note": "two JSON arguments"}
+
+
+def drive(*verbs: Callable[..., Any], run: Callable[[Coroutine[Any, Any, Any]], Any] | None = None) -> None:
+    """Call the verb that the command line names, and print what it returns as the last line, in JSON."""
+    name, *given = sys.argv[1:]
+    result = {each.__name__: each for each in verbs}[name](*map(json.loads, given))
+    if run is not None and inspect.iscoroutine(result):
+        result = run(result)
+    print(json.dumps(result), flush=True)  # noqa: T201 - its answer to the command
+
+
+def timed(call: Callable[[int], object], seconds: float) -> dict[str, float]:
+    """Call with 0, 1, 2, … for so long, after a call that is not counted; return how often it was called."""
+    call(-1)
+    start, number = time.perf_counter(), 0
+    while time.perf_counter() - start < seconds:
+        call(number)
+        number += 1
+    return {"jobs": number, "seconds": time.perf_counter() - start}
+
+
+async def timed_async(call: Callable[[int], Awaitable[object]], seconds: float) -> dict[str, float]:
+    """`timed` for a coroutine function."""
+    await call(-1)
+    start, number = time.perf_counter(), 0
+    while time.perf_counter() - start < seconds:
+        await call(number)
+        number += 1
+    return {"jobs": number, "seconds": time.perf_counter() - start}
+
+
+def timed_chunks(call: Callable[[range], object], jobs: int, size: int = CHUNK) -> dict[str, float]:
+    """Call with ranges of numbers until there are so many jobs; return how long it took."""
+    start = time.perf_counter()
+    for first in range(0, jobs, size):
+        call(range(first, min(first + size, jobs)))
+    return {"jobs": jobs, "seconds": time.perf_counter() - start}
+
+
+def paced(call: Callable[[int], object], jobs: int, gap: float) -> None:
+    """Enqueue one job after another with a pause, and stamp each when its call has returned: it is committed then."""
+    for number in range(jobs):
+        call(number)
+        marks.stamp(number, "enqueued")
+        time.sleep(gap)

@@ -1,0 +1,44 @@
+"""This project. Its worker is not started here: it is `manage.py runworker`."""
+
+from __future__ import annotations
+
+import time
+
+import django
+
+django.setup()
+
+from django.core.management import call_command  # noqa: E402
+from django.db import transaction  # noqa: E402
+
+from testproject.benchmarks.peers.driver import arguments, drive, paced, timed  # noqa: E402
+from testproject.benchmarks.tasks import noop, stamp  # noqa: E402
+
+
+def setup() -> None:
+    """Make the tables."""
+    call_command("migrate", verbosity=0)
+
+
+def enqueue(seconds: float) -> dict[str, float]:
+    """Enqueue outside a transaction: each is one of its own."""
+    return timed(lambda number: noop.enqueue(**arguments(number)), seconds)
+
+
+def bulk(jobs: int) -> dict[str, float]:
+    """Enqueue all in one call, in the caller's transaction; its COMMIT counts."""
+    calls = [arguments(number) for number in range(jobs)]
+    noop.enqueue_many(calls[:10])
+    start = time.perf_counter()
+    with transaction.atomic():
+        noop.enqueue_many(calls)
+    return {"jobs": jobs, "seconds": time.perf_counter() - start}
+
+
+def latency(jobs: int, gap: float) -> None:
+    """Enqueue at a slow pace."""
+    paced(lambda number: stamp.enqueue(**arguments(number)), jobs, gap)
+
+
+if __name__ == "__main__":
+    drive(setup, enqueue, bulk, latency)
