@@ -1,4 +1,4 @@
-"""People on the stage of a race test: each acts in a thread and a database connection of its own, one step at a time."""
+"""People on the stage of a race test: each acts in a thread and a connection of its own, one step at a time."""
 
 from __future__ import annotations
 
@@ -61,9 +61,18 @@ def on_stage(*names: str) -> Iterator[list[Actor]]:
     actors = [Actor(name) for name in names]
     try:
         yield actors
+    except BaseException:
+        _cut_off(actors)
+        raise
     finally:
         for actor in actors:
             actor.leaves()
+
+
+def _cut_off(actors: list[Actor]) -> None:
+    """End their sessions: one that still waits for a lock would keep a failed test from ending."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(unnest(%s::int[]))", [[actor.backend_pid for actor in actors]])
 
 
 def wait_until_blocked(actor: Actor, timeout: float = 10) -> None:

@@ -206,6 +206,25 @@ def test_a_caller_that_meets_a_claim_finds_the_job_in_the_state_that_the_claim_l
         caller.commits()
 
 
+@pytest.mark.parametrize("many", [False, True], ids=["enqueue", "enqueue_many"])
+def test_a_caller_that_waits_for_the_lock_of_a_claim_finds_the_job_running(many: bool) -> None:
+    def lock_the_job() -> None:
+        list(Job.objects.select_for_update(no_key=True))
+
+    job = keeps.enqueue(1)
+    with on_stage("worker", "caller") as [worker, caller]:
+        worker.begins(), caller.begins()
+        worker.does(lock_the_job)
+        answer = caller.starts(lambda: keeps.enqueue_many([{"order_id": 1}])[0] if many else keeps.enqueue(1))
+        assert is_waiting(answer, caller)
+        assert worker.does(claim)
+        worker.commits()
+        found = answer.result(timeout=20)
+        assert (found, found.created, found.status) == (job, False, "RUNNING")
+        caller.commits()
+    assert Job.objects.get().status == "RUNNING"
+
+
 def test_a_caller_that_meets_the_end_of_a_job_makes_a_new_one() -> None:
     job = keeps.enqueue(1)
     claimed = claim()

@@ -6,7 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from django_reliable_jobs.exceptions import DuplicateJob
 from django_reliable_jobs.models import Job
@@ -109,3 +110,13 @@ def test_raise_in_autocommit() -> None:
         raises.enqueue(1)
     assert caught.value.job == job
     assert Job.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("function", [replaces, postpones])
+def test_in_autocommit_a_duplicate_is_found_and_treated_in_one_transaction(function: Any) -> None:
+    function.enqueue(1)
+    with CaptureQueriesContext(connection) as captured:
+        function.enqueue(1)
+    first_words = [query["sql"].split()[0] for query in captured.captured_queries]
+    assert first_words == ["WITH", "BEGIN", "WITH", "UPDATE", "COMMIT"]
