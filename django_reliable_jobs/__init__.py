@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from django_reliable_jobs.context import JobContext, current_job
 from django_reliable_jobs.exceptions import Cancel, Fail, Retry, Snooze
+from django_reliable_jobs.limits import Concurrency, Rate
 from django_reliable_jobs.registry import Task, task
 from django_reliable_jobs.retry import exponential
 
@@ -14,8 +15,10 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Cancel",
+    "Concurrency",
     "Fail",
     "JobContext",
+    "Rate",
     "Retry",
     "Snooze",
     "Task",

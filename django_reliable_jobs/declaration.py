@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from django_reliable_jobs.exceptions import InvalidArguments, InvalidTask
+from django_reliable_jobs.limits import Concurrency, Rate
 from django_reliable_jobs.retry import LONGEST_SPAN, Backoff, as_seconds, exponential
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Options(TypedDict, total=False):
     unique: UniqueRule
     unique_until: Literal["end", "start"]
     on_duplicate: OnDuplicate
+    concurrency: int | Concurrency | None
+    rate_limit: str | Rate | None
     expires: float | timedelta | None
     on_dead: Task[..., Any] | str | None
 
@@ -68,6 +71,8 @@ DEFAULTS: Options = {
     "unique": None,
     "unique_until": "end",
     "on_duplicate": "keep",
+    "concurrency": None,
+    "rate_limit": None,
     "expires": None,
     "on_dead": None,
 }

@@ -10,9 +10,10 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
-from django_reliable_jobs import declaration
+from django_reliable_jobs import declaration, limits
 from django_reliable_jobs.declaration import DEFAULTS, Choices, OnDuplicate, Options, UniqueKey
 from django_reliable_jobs.exceptions import InvalidArguments, InvalidTask, UnknownTask
+from django_reliable_jobs.limits import Concurrency, Rate
 from django_reliable_jobs.retry import DEFAULT_POLICY, RetryPolicy
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Task(Generic[P, R]):
     unique: UniqueKey = None
     unique_until: Literal["end", "start"] = "end"
     on_duplicate: OnDuplicate = "keep"
+    concurrency: Concurrency | None = None
+    rate_limit: Rate | None = None
     expires: timedelta | None = None
     on_dead: Task[..., Any] | str | None = None
     takes_context: bool = False
@@ -62,6 +65,11 @@ class Task(Generic[P, R]):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by name: the other process finds its own declaration."""
         return _find_again, (self.__module__, self.name)
+
+    def limits(self) -> dict[tuple[str, str], Concurrency | Rate]:
+        """Return the limits that its jobs count for, by kind and name."""
+        given = (self.concurrency, self.rate_limit)
+        return {(limit.kind, limit.name or self.name): limit for limit in given if limit is not None}
 
     def using(self, **choices: Unpack[Choices]) -> Placement[P, R]:
         """Return the task with other choices for the jobs enqueued through it; the task itself stays as it is.
@@ -154,6 +162,9 @@ def task(function: Any = None, /, **options: Any) -> Any:
       is kept, gets the new arguments (replace) or a later due moment (postpone), as `on_duplicate` says; one that
       has started stays as it is; or DuplicateJob is raised. Keys belong to the task's name: a renamed task has new
       ones.
+    - `concurrency` is how many of its jobs run at once in the whole fleet, `rate_limit` ("10/s", "600/m", "1000/h") how
+      many start; Concurrency and Rate say it per argument, or together with other tasks. What is over a limit waits and
+      uses no attempt.
     - `takes_context` passes the job's context as the first argument.
 
     Raises InvalidTask, which names what can't hold and the accepted forms.
@@ -187,6 +198,8 @@ def declare(function: Callable[..., R], *, takes_context: bool = False, **option
         unique=check.unique(given["unique"], signature),
         unique_until=check.choice("unique_until", given["unique_until"], ("end", "start")),
         on_duplicate=check.choice("on_duplicate", given["on_duplicate"], ("keep", "replace", "postpone", "raise")),
+        concurrency=limits.checked_concurrency(name, given["concurrency"], signature),
+        rate_limit=limits.checked_rate(name, given["rate_limit"], signature),
         expires=check.span("expires", given["expires"]),
         on_dead=check.on_dead(given["on_dead"]),
         takes_context=check.flag("takes_context", takes_context),
@@ -203,6 +216,9 @@ def _register(declared: Task[..., Any]) -> None:
             raise InvalidTask(
                 f"two tasks claim the name {name!r}: {_place(other)} and {_place(declared)}; give one of them name=…"
             )
+    for other in _tasks.values() if declared.limits() else ():
+        if _place(other) != _place(declared):
+            limits.refuse_contradiction(declared.name, declared.limits(), other.name, other.limits())
     for name in (declared.name, *declared.aliases):
         _tasks[name] = declared
 
@@ -244,6 +260,11 @@ def get(name: str) -> Task[..., Any]:
 def all_tasks() -> list[Task[..., Any]]:
     """Return every declared task once, by name."""
     return [declared for name, declared in sorted(_tasks.items()) if name == declared.name]
+
+
+def declared_limits() -> dict[tuple[str, str], Concurrency | Rate]:
+    """Return what the declared tasks say of each limit, by its kind and name."""
+    return {place: limit for declared in all_tasks() for place, limit in declared.limits().items()}
 
 
 def autodiscover() -> None:
