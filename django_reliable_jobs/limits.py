@@ -172,6 +172,11 @@ def _fitting(task: str, option: str, limit: L | None, signature: inspect.Signatu
         if name not in signature.parameters:
             known = ", ".join(signature.parameters) or "none"
             raise InvalidTask(f"{task}: {option} is per argument {name!r}, but the arguments are: {known}")
+        default = signature.parameters[name].default
+        if default is not inspect.Parameter.empty and not _is_json(default):
+            raise InvalidTask(
+                f"{task}: {option} is per argument {name!r}, whose default {default!r} is not JSON: give it another"
+            )
     return limit
 
 
@@ -196,6 +201,14 @@ def _is_count(value: Any) -> bool:
 
 def _is_plain(text: str) -> bool:
     return text.isprintable() and ":" not in text
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _as_text(value: Any) -> str:

@@ -72,10 +72,12 @@ def enqueue_scheduled(
 
 def insert_plain(using: str, task: Task[..., Any] | str, kwargs: Mapping[str, Any]) -> None:
     """Insert a job of a task that may be known by name only, in the current transaction; no uniqueness."""
-    shared = (
-        insert.parameters_of_name(task) if isinstance(task, str) else insert.shared_parameters(Placement(task=task))
-    )
-    insert.insert_one(using, shared, Call("[]", arguments.dump(dict(kwargs))))
+    call = Call("[]", arguments.dump(dict(kwargs)))
+    if isinstance(task, str):
+        insert.insert_one(using, insert.parameters_of_name(task), call)
+    else:
+        call = call._replace(**_keys_of_limits(task, (), kwargs))
+        insert.insert_one(using, insert.shared_parameters(Placement(task=task)), call)
 
 
 def _check(placement: Placement[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
@@ -83,7 +85,18 @@ def _check(placement: Placement[..., Any], args: Sequence[Any], kwargs: Mapping[
     texts = arguments.dump_arguments(
         task.signature, args, kwargs, task=task.name, max_bytes=settings.MAX_ARGUMENT_BYTES
     )
-    return Call(*texts, unique.hash_of_call(placement, args, kwargs))
+    return Call(*texts, unique.hash_of_call(placement, args, kwargs), **_keys_of_limits(task, args, kwargs))
+
+
+def _keys_of_limits(task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, str]:
+    keys: dict[str, str] = {}
+    if task.concurrency is not None or task.rate_limit is not None:
+        given = arguments.call_arguments(task.signature, args, kwargs)
+        if task.concurrency is not None:
+            keys["concurrency_key"] = task.concurrency.key(task.name, given)
+        if task.rate_limit is not None:
+            keys["rate_key"] = task.rate_limit.key(task.name, given)
+    return keys
 
 
 def _check_one_of_many(placement: Placement[..., Any], index: int, call: Any) -> Call:

@@ -23,7 +23,7 @@ DUE = f"coalesce(%(run_after)s::timestamptz, {NOW} + %(delay)s::interval, {NOW})
 
 _COLUMNS = (
     "task, queue_name, priority, max_attempts, unique_until_start, meta, created_at, run_after, status, expires_at,"
-    " args, kwargs, unique_hash"
+    " args, kwargs, concurrency_key, rate_key, unique_hash"
 )
 _SHARED = (
     f"%(task)s, %(queue_name)s, %(priority)s, %(max_attempts)s, %(unique_until_start)s, %(meta)s::jsonb, {NOW}, {DUE},"
@@ -45,7 +45,7 @@ def _insert(columns: str, source: str) -> str:
     return f"WITH inserted AS (INSERT INTO django_reliable_jobs_job ({columns}) {source} RETURNING *){_INSERTED}"
 
 
-_OF_CALL = f"{_SHARED}, %(args)s::jsonb, %(kwargs)s::jsonb, %(unique_hash)s::bytea"
+_OF_CALL = f"{_SHARED}, %(args)s::jsonb, %(kwargs)s::jsonb, %(concurrency_key)s, %(rate_key)s, %(unique_hash)s::bytea"
 _VALUES = f"VALUES ({_OF_CALL})"
 INSERT_ONE = _insert(_COLUMNS, _VALUES)
 INSERT_ONE_UNIQUE = _insert(_COLUMNS, _VALUES + _UNLESS_DUPLICATE)
@@ -56,20 +56,24 @@ INSERT_SCHEDULED = _insert(
     f"VALUES (%(id)s, {_OF_CALL}, %(schedule_id)s, %(slot)s, %(start_before)s, %(serial_key)s)" + _UNLESS_DUPLICATE,
 )
 
+_OF_GIVEN = f"{_SHARED}, given.args::jsonb, given.kwargs::jsonb, given.concurrency_key, given.rate_key"
+# NULL in place of the keys of limits stands for as many NULLs as there are rows.
+_GIVEN = "%(args)s::text[], %(kwargs)s::text[], %(concurrency_keys)s::text[], %(rate_keys)s::text[]"
+
 # ORDER BY keeps the ids in the order of the calls.
 INSERT_MANY = _insert(
     _COLUMNS,
-    f"SELECT {_SHARED}, given.args::jsonb, given.kwargs::jsonb, NULL"
-    " FROM unnest(%(args)s::text[], %(kwargs)s::text[]) WITH ORDINALITY AS given(args, kwargs, position)"
-    " ORDER BY given.position",
+    f"SELECT {_OF_GIVEN}, NULL FROM unnest({_GIVEN}) WITH ORDINALITY"
+    " AS given(args, kwargs, concurrency_key, rate_key, position) ORDER BY given.position",
 )
 # Here the order of insertion is that of the keys, so that two callers meet the same keys in the same order; the ids are
 # given, in the order of the calls.
 INSERT_MANY_UNIQUE = _insert(
     f"id, {_COLUMNS}",
-    f"SELECT given.id, {_SHARED}, given.args::jsonb, given.kwargs::jsonb, given.unique_hash"
-    " FROM unnest(%(ids)s::bigint[], %(args)s::text[], %(kwargs)s::text[], %(unique_hashes)s::bytea[])"
-    " AS given(id, args, kwargs, unique_hash) ORDER BY given.unique_hash" + _UNLESS_DUPLICATE,
+    f"SELECT given.id, {_OF_GIVEN}, given.unique_hash"
+    f" FROM unnest(%(ids)s::bigint[], %(unique_hashes)s::bytea[], {_GIVEN})"
+    " AS given(id, unique_hash, args, kwargs, concurrency_key, rate_key) ORDER BY given.unique_hash"
+    + _UNLESS_DUPLICATE,
 )
 
 TAKE_IDS = "SELECT nextval(pg_get_serial_sequence('django_reliable_jobs_job', 'id')) FROM generate_series(1, %s)"
@@ -81,6 +85,8 @@ class Call(NamedTuple):
     args: str
     kwargs: str
     unique_hash: bytes = b""  # none
+    concurrency_key: str | None = None
+    rate_key: str | None = None
 
 
 def insert_one(using: str, shared: Mapping[str, Any], call: Call) -> Job:
@@ -108,24 +114,29 @@ def insert_scheduled(using: str, shared: Mapping[str, Any], call: Call, of_sched
 
 def insert_many(using: str, shared: Mapping[str, Any], calls: Sequence[Call]) -> list[Job]:
     """Insert a job per call, without unique keys, in the order of the calls."""
-    columns = {"args": [call.args for call in calls], "kwargs": [call.kwargs for call in calls]}
     with connections[using].cursor() as cursor:
-        cursor.execute(INSERT_MANY, {**shared, **columns})
+        cursor.execute(INSERT_MANY, {**shared, **_columns(calls)})
         rows = sorted(cursor.fetchall())
     return [_as_job(using, shared, call, row) for call, row in zip(calls, rows, strict=True)]
 
 
 def insert_many_unique(using: str, shared: Mapping[str, Any], calls: Mapping[int, Call]) -> dict[bytes, Job]:
     """Insert the jobs, given by id, whose unique key no live job holds; return them by key."""
-    columns: dict[str, Any] = {
-        "ids": list(calls),
-        "args": [call.args for call in calls.values()],
-        "kwargs": [call.kwargs for call in calls.values()],
-        "unique_hashes": [call.unique_hash for call in calls.values()],
-    }
+    keys = {"ids": list(calls), "unique_hashes": [call.unique_hash for call in calls.values()]}
     with connections[using].cursor() as cursor:
-        cursor.execute(INSERT_MANY_UNIQUE, {**shared, **columns})
+        cursor.execute(INSERT_MANY_UNIQUE, {**shared, **keys, **_columns(list(calls.values()))})
         return {bytes(row[1]): _as_job(using, shared, calls[row[0]], row) for row in cursor.fetchall()}
+
+
+def _columns(calls: Sequence[Call]) -> dict[str, Any]:
+    # One task says for all its calls whether they have a key.
+    first = calls[0]
+    return {
+        "args": [call.args for call in calls],
+        "kwargs": [call.kwargs for call in calls],
+        "concurrency_keys": first.concurrency_key and [call.concurrency_key for call in calls],
+        "rate_keys": first.rate_key and [call.rate_key for call in calls],
+    }
 
 
 def take_ids(using: str, count: int) -> list[int]:
@@ -190,6 +201,8 @@ def _as_job(using: str, shared: Mapping[str, Any], call: Call, row: tuple[Any, .
         claims=0,
         losses=0,
         run=1,
+        concurrency_key=call.concurrency_key,
+        rate_key=call.rate_key,
         unique_hash=call.unique_hash or None,
         unique_until_start=shared["unique_until_start"],
         expires_at=expires_at,

@@ -46,8 +46,10 @@ SELECT * FROM django_reliable_jobs_job
 
 # The treatments change what waits for a start, and nothing that has started.
 REPLACE = """
-UPDATE django_reliable_jobs_job job SET args = given.args::jsonb, kwargs = given.kwargs::jsonb
-  FROM unnest(%(ids)s::bigint[], %(args)s::text[], %(kwargs)s::text[]) AS given(id, args, kwargs)
+UPDATE django_reliable_jobs_job job SET args = given.args::jsonb, kwargs = given.kwargs::jsonb,
+       concurrency_key = given.concurrency_key, rate_key = given.rate_key
+  FROM unnest(%(ids)s::bigint[], %(args)s::text[], %(kwargs)s::text[], %(concurrency_keys)s::text[],
+              %(rate_keys)s::text[]) AS given(id, args, kwargs, concurrency_key, rate_key)
  WHERE job.id = given.id AND job.status IN ('SCHEDULED', 'READY')
 RETURNING job.*
 """
@@ -163,6 +165,8 @@ def _treat(
         "ids": [job.pk for job in duplicates.values()],
         "args": [call.args for call in calls],
         "kwargs": [call.kwargs for call in calls],
+        "concurrency_keys": [call.concurrency_key for call in calls],
+        "rate_keys": [call.rate_key for call in calls],
     }
     return _by_hash(using, statement, {**shared, **given})
 
