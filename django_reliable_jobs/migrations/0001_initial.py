@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import django.db.models.deletion
+import django.db.models.functions.comparison
 import django.db.models.functions.datetime
 from django.db import migrations, models
 
@@ -157,6 +158,53 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "leader",
                 "verbose_name_plural": "leaders",
+            },
+        ),
+        migrations.CreateModel(
+            name="Limit",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[("concurrency", "jobs at once"), ("rate", "starts in a time")],
+                        max_length=11,
+                        verbose_name="kind",
+                    ),
+                ),
+                ("name", models.CharField(max_length=100, verbose_name="name")),
+                ("allowed", models.PositiveIntegerField(verbose_name="allowed")),
+                ("period", models.PositiveIntegerField(null=True, verbose_name="in seconds")),
+                ("burst", models.PositiveIntegerField(null=True, verbose_name="burst")),
+                (
+                    "override_allowed",
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="allowed instead"),
+                ),
+                (
+                    "override_period",
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="in seconds, instead"),
+                ),
+                ("override_burst", models.PositiveIntegerField(blank=True, null=True, verbose_name="burst instead")),
+                (
+                    "declared_at",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), verbose_name="declared"),
+                ),
+            ],
+            options={
+                "verbose_name": "limit",
+                "verbose_name_plural": "limits",
+                "ordering": ["name", "kind"],
+            },
+        ),
+        migrations.CreateModel(
+            name="Pace",
+            fields=[
+                ("key", models.CharField(max_length=255, primary_key=True, serialize=False, verbose_name="key")),
+                ("paid_until", models.DateTimeField(verbose_name="paid until")),
+            ],
+            options={
+                "verbose_name": "pace",
+                "verbose_name_plural": "paces",
             },
         ),
         migrations.CreateModel(
@@ -426,6 +474,49 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="job",
             index=models.Index(
+                models.F("queue_name"),
+                models.Func(
+                    django.db.models.functions.comparison.Coalesce("concurrency_key", models.Value("")),
+                    django.db.models.functions.comparison.Coalesce("rate_key", models.Value("")),
+                    django.db.models.functions.comparison.Coalesce("serial_key", models.Value("")),
+                    arg_joiner=" || chr(10) || ",
+                    output_field=models.TextField(),
+                    template='(%(expressions)s) COLLATE "C"',
+                ),
+                models.OrderBy(models.F("priority"), descending=True),
+                models.F("run_after"),
+                models.F("id"),
+                condition=models.Q(
+                    ("status", "READY"),
+                    models.Q(
+                        ("concurrency_key__isnull", False),
+                        ("rate_key__isnull", False),
+                        ("serial_key__isnull", False),
+                        _connector="OR",
+                    ),
+                ),
+                name="reliable_job_limited",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="job",
+            index=models.Index(
+                condition=models.Q(("concurrency_key__isnull", False), ("status", "RUNNING")),
+                fields=["concurrency_key"],
+                name="reliable_job_holds_place",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="job",
+            index=models.Index(
+                condition=models.Q(("serial_key__isnull", False), ("status", "RUNNING")),
+                fields=["serial_key"],
+                name="reliable_job_holds_turn",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="job",
+            index=models.Index(
                 condition=models.Q(("status", "SCHEDULED")), fields=["run_after", "id"], name="reliable_job_due"
             ),
         ),
@@ -528,6 +619,47 @@ class Migration(migrations.Migration):
                 related_name="checkpoints",
                 to="django_reliable_jobs.job",
                 verbose_name="job",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="limit",
+            constraint=models.UniqueConstraint(fields=("kind", "name"), name="reliable_limit_once"),
+        ),
+        migrations.AddConstraint(
+            model_name="limit",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("burst__isnull", True), ("kind", "concurrency"), ("period__isnull", True)),
+                    models.Q(("burst__gte", 1), ("kind", "rate"), ("period__in", (1, 60, 3600))),
+                    _connector="OR",
+                ),
+                name="reliable_limit_is_complete",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="limit",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(
+                        ("override_allowed__isnull", True),
+                        ("override_burst__isnull", True),
+                        ("override_period__isnull", True),
+                    ),
+                    models.Q(
+                        ("kind", "concurrency"),
+                        ("override_allowed__isnull", False),
+                        ("override_burst", None),
+                        ("override_period", None),
+                    ),
+                    models.Q(
+                        ("kind", "rate"),
+                        ("override_allowed__isnull", False),
+                        ("override_burst__gte", 1),
+                        ("override_period__in", (1, 60, 3600)),
+                    ),
+                    _connector="OR",
+                ),
+                name="reliable_limit_override_is_complete",
             ),
         ),
         migrations.AddConstraint(

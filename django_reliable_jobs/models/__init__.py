@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_reliable_jobs.models.fleet import Leader, Queue, Worker
+from django_reliable_jobs.models.fleet import Leader, Limit, Pace, Queue, Worker
 from django_reliable_jobs.models.job import Attempt, CancelRequest, Checkpoint, Job
 from django_reliable_jobs.models.schedule import Schedule, Slot, SlotRange
 
@@ -12,6 +12,8 @@ __all__ = [
     "Checkpoint",
     "Job",
     "Leader",
+    "Limit",
+    "Pace",
     "Queue",
     "Schedule",
     "Slot",

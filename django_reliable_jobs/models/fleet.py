@@ -9,6 +9,8 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
+from django_reliable_jobs.limits import rate_as_text
+
 
 class TextArrayField(models.Field):  # type: ignore[type-arg]
     """A text[] column. Django's own ArrayField asks projects to install another app."""
@@ -37,6 +39,80 @@ class Queue(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Limit(models.Model):
+    """How many jobs of a limit may run at once, or start in a time, in the whole fleet. One row per name.
+
+    What the code says is written by each worker that starts; what an operator says instead stands beside it. Keys with
+    `per` (`crm:customer_id=42`) have no rows: their limit is found by the name before the colon.
+    """
+
+    class Kind(models.TextChoices):
+        CONCURRENCY = "concurrency", _("jobs at once")
+        RATE = "rate", _("starts in a time")
+
+    kind = models.CharField(_("kind"), max_length=11, choices=Kind)
+    name = models.CharField(_("name"), max_length=100)
+    allowed = models.PositiveIntegerField(_("allowed"))
+    period = models.PositiveIntegerField(_("in seconds"), null=True)  # the next two are of rates
+    burst = models.PositiveIntegerField(_("burst"), null=True)
+    override_allowed = models.PositiveIntegerField(_("allowed instead"), null=True, blank=True)  # 0: nothing starts
+    override_period = models.PositiveIntegerField(_("in seconds, instead"), null=True, blank=True)
+    override_burst = models.PositiveIntegerField(_("burst instead"), null=True, blank=True)
+    declared_at = models.DateTimeField(_("declared"), db_default=Now())
+
+    class Meta:
+        verbose_name = _("limit")
+        verbose_name_plural = _("limits")
+        ordering = ["name", "kind"]
+        constraints = [
+            models.UniqueConstraint(name="reliable_limit_once", fields=["kind", "name"]),
+            models.CheckConstraint(
+                name="reliable_limit_is_complete",
+                condition=Q(kind="concurrency", period__isnull=True, burst__isnull=True)
+                | Q(kind="rate", period__in=(1, 60, 3600), burst__gte=1),
+            ),
+            models.CheckConstraint(
+                name="reliable_limit_override_is_complete",
+                condition=Q(override_allowed__isnull=True, override_period__isnull=True, override_burst__isnull=True)
+                | Q(kind="concurrency", override_allowed__isnull=False, override_period=None, override_burst=None)
+                | Q(kind="rate", override_allowed__isnull=False, override_period__in=(1, 60, 3600), override_burst__gte=1),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.override or self.value}"
+
+    @property
+    def value(self) -> str:
+        """What the code says: "3", "600/m"."""
+        return _as_text(self.allowed, self.period, self.burst)
+
+    @property
+    def override(self) -> str | None:
+        """What an operator says instead."""
+        if self.override_allowed is None:
+            return None
+        return _as_text(self.override_allowed, self.override_period, self.override_burst)
+
+
+def _as_text(allowed: int, period: int | None, burst: int | None) -> str:
+    return str(allowed) if period is None or burst is None else rate_as_text(allowed, period, burst)
+
+
+class Pace(models.Model):
+    """The moment up to which the starts of one rate key are paid for. In the past, it says nothing: the row may go."""
+
+    key = models.CharField(_("key"), max_length=255, primary_key=True)
+    paid_until = models.DateTimeField(_("paid until"))
+
+    class Meta:
+        verbose_name = _("pace")
+        verbose_name_plural = _("paces")
+
+    def __str__(self) -> str:
+        return self.key
 
 
 class Worker(models.Model):

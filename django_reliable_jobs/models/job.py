@@ -7,11 +7,19 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import models
-from django.db.models import F, Q
-from django.db.models.functions import Now
+from django.db.models import F, Func, Q, Value
+from django.db.models.functions import Coalesce, Now
 from django.utils.translation import gettext_lazy as _
 
 from django_reliable_jobs.exceptions import JobFailed
+
+# Jobs with the same keys of limits stand in one line. The claim of limited jobs writes the same expression.
+LINE = Func(
+    *(Coalesce(key, Value("")) for key in ("concurrency_key", "rate_key", "serial_key")),
+    template='(%(expressions)s) COLLATE "C"',
+    arg_joiner=" || chr(10) || ",
+    output_field=models.TextField(),
+)
 
 
 class Job(models.Model):
@@ -120,6 +128,26 @@ class Job(models.Model):
                     rate_key__isnull=True,
                     serial_key__isnull=True,
                 ),
+            ),
+            models.Index(
+                "queue_name",
+                LINE,
+                F("priority").desc(),
+                "run_after",
+                "id",
+                name="reliable_job_limited",
+                condition=Q(status="READY")
+                & (Q(concurrency_key__isnull=False) | Q(rate_key__isnull=False) | Q(serial_key__isnull=False)),
+            ),
+            models.Index(
+                name="reliable_job_holds_place",
+                fields=["concurrency_key"],
+                condition=Q(status="RUNNING", concurrency_key__isnull=False),
+            ),
+            models.Index(
+                name="reliable_job_holds_turn",
+                fields=["serial_key"],
+                condition=Q(status="RUNNING", serial_key__isnull=False),
             ),
             models.Index(name="reliable_job_due", fields=["run_after", "id"], condition=Q(status="SCHEDULED")),
             models.Index(name="reliable_job_running", fields=["worker_id"], condition=Q(status="RUNNING")),
