@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import connections
 
 from django_reliable_jobs import exponential, registry, task
 from django_reliable_jobs.declaration import DEFAULTS, Options
@@ -302,6 +303,14 @@ def test_using_refuses_a_choice_that_can_not_hold(choice: str, value: Any, wante
         task(name="shop.charge")(charge).using(**{choice: value})
     assert wanted in str(caught.value)
     assert str(caught.value).startswith("shop.charge: ")
+
+
+def test_using_refuses_a_database_that_is_not_postgresql(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connections.settings, "lite", connections.configure_settings({"default": {}})["default"])
+    monkeypatch.setitem(connections.settings["lite"], "ENGINE", "django.db.backends.sqlite3")
+    with pytest.raises(InvalidArguments, match="jobs need PostgreSQL, but the database 'lite' is sqlite"):
+        task()(charge).using(database="lite")
+    del connections["lite"]
 
 
 def test_using_keeps_earlier_choices_and_leaves_the_task_alone() -> None:
