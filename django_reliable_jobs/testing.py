@@ -1,4 +1,4 @@
-"""For the tests of projects: run jobs in the test's own thread and transaction, and move the clock."""
+"""For the tests of projects: run jobs and schedules in the test's own thread and transaction, and move the clock."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from django.utils import timezone
 from django_reliable_jobs import clock
 from django_reliable_jobs.context import StopFlag
 from django_reliable_jobs.engine import claim, exchange, heartbeat, lifecycle, maintenance
+from django_reliable_jobs.engine import tick as schedule_tick
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.lifecycle import Ending
 from django_reliable_jobs.engine.transaction import default_database
@@ -21,7 +22,7 @@ from django_reliable_jobs.processes.execution import call_here, execute
 from django_reliable_jobs.processes.queues import QueueOrder
 from django_reliable_jobs.registry import Task
 
-__all__ = ["at", "run_jobs"]
+__all__ = ["at", "run_jobs", "tick"]
 
 
 @contextmanager
@@ -33,6 +34,25 @@ def at(moment: datetime) -> Iterator[None]:
     aware = timezone.make_aware(moment) if timezone.is_naive(moment) else moment
     with clock.moved_to(aware):
         yield
+
+
+_at = at  # `tick` has an argument of this name
+
+
+def tick(*, at: datetime | None = None, using: str | None = None) -> list[Job]:
+    """Decide what is due of all schedules, now or at the moment `at`, as a scheduler does; return the jobs made.
+
+    The jobs are made, not run: run them with `run_jobs()`, inside `at(moment)` if the clock was moved.
+    """
+    using = using or default_database()
+    if at is not None:
+        with _at(at):
+            return tick(using=using)
+    made: list[int] = []
+    while (done := schedule_tick.tick(using)).due:
+        made += done.jobs
+    jobs = Job.objects.using(using).in_bulk(made)
+    return [jobs[job_id] for job_id in made]
 
 
 def run_jobs(*, using: str | None = None, max_jobs: int = 1000) -> list[Job]:

@@ -26,14 +26,24 @@ def default_database() -> str:
 
 
 @contextmanager
-def short_transaction(using: str) -> Iterator[CursorWrapper]:
-    """Run a block in one READ COMMITTED transaction, whatever the project's default is; inside another: a savepoint."""
+def short_transaction(
+    using: str, *, lock_timeout: float | None = None, statement_timeout: float | None = None
+) -> Iterator[CursorWrapper]:
+    """Run a block in one READ COMMITTED transaction, whatever the project's default is; inside another: a savepoint.
+
+    The timeouts, in seconds, hold in a transaction of its own only.
+    """
     connection = connections[using]
     outermost = not connection.in_atomic_block
     with transaction.atomic(using=using), connection.cursor() as cursor:
         if outermost:
+            timeouts = {
+                "idle_in_transaction_session_timeout": settings.LEASE_SECONDS,
+                "lock_timeout": lock_timeout,
+                "statement_timeout": statement_timeout,
+            }
             cursor.execute(
-                "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;"
-                f" SET LOCAL idle_in_transaction_session_timeout = {int(settings.LEASE_SECONDS * 1000)}"
+                "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+                + "".join(f"; SET LOCAL {name} = {int(each * 1000)}" for name, each in timeouts.items() if each)
             )
         yield cursor

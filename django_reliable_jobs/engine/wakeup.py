@@ -14,6 +14,7 @@ import psycopg
 from django.db import connections
 
 CHANNEL = "django_reliable_jobs"
+SCHEDULES_CHANNEL = "django_reliable_jobs_schedules"  # a schedule was changed, or a leader resigned
 
 # %s is an SQL expression for the queue's name. A scalar subquery: evaluated once per row that it is selected with.
 NOTIFY_IDLE = (
@@ -26,6 +27,12 @@ NOTIFY_IDLE = (
 def notify_idle(queue_expression: str) -> str:
     """Return the SQL that notifies idle workers of the queue that an SQL expression names."""
     return NOTIFY_IDLE.replace("%s", queue_expression)
+
+
+def notify_schedulers(using: str) -> None:
+    """Wake the schedulers when the current transaction commits."""
+    with connections[using].cursor() as cursor:
+        cursor.execute("SELECT pg_notify(%s, '')", [SCHEDULES_CHANNEL])
 
 
 def is_pooled(using: str) -> bool:
@@ -41,7 +48,7 @@ def is_pooled(using: str) -> bool:
 
 
 @contextmanager
-def listening(using: str, dsn: str | None) -> Iterator[psycopg.Connection]:
+def listening(using: str, dsn: str | None, channel: str = CHANNEL) -> Iterator[psycopg.Connection]:
     """Open an autocommit connection of its own that listens, from `dsn` or as Django connects to `using`."""
     if dsn is None:
         wrapper = connections[using]
@@ -50,7 +57,7 @@ def listening(using: str, dsn: str | None) -> Iterator[psycopg.Connection]:
     else:
         connection = psycopg.connect(dsn, autocommit=True)
     try:
-        connection.execute(f"LISTEN {CHANNEL}")
+        connection.execute(f"LISTEN {channel}")
         yield connection
     finally:
         connection.close()

@@ -1,0 +1,164 @@
+"""The tick: the transaction that decides due slots and makes their jobs.
+
+Any number of processes may tick at once, with whatever they believe about leadership or the time: a schedule's row is
+locked and read in one statement, on the database's clock, and a slot's primary key lets it make one job at most. Due
+schedules that somebody else decides at this moment are skipped. Each schedule has a savepoint of its own: one that
+can't be decided keeps its cursor, says why, is tried again later, and stops no other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from django.db import DatabaseError, connections, transaction
+
+from django_reliable_jobs import clock
+from django_reliable_jobs.arguments import without_bad_characters
+from django_reliable_jobs.conf import settings
+from django_reliable_jobs.engine import lifecycle, slots
+from django_reliable_jobs.engine.slots import NOW, Record
+from django_reliable_jobs.engine.transaction import short_transaction
+from django_reliable_jobs.models import Schedule
+from django_reliable_jobs.slots import Dropped, LiveJobs, Policy, decide
+
+logger = logging.getLogger("django_reliable_jobs")
+
+BATCH = 50
+LOCK_SECONDS = 2.0  # a caller that holds a unique key must not hold up all schedules
+STATEMENT_SECONDS = 20.0
+RETRY_BROKEN = timedelta(minutes=1)
+RETRY_HELD_UP = timedelta(seconds=5)
+MAX_ERROR = 2000
+
+DUE = f"""
+SELECT schedule.*, {NOW} AS now FROM django_reliable_jobs_schedule schedule
+ WHERE schedule.next_run_at <= {NOW} AND (schedule.retry_at IS NULL OR schedule.retry_at <= {NOW})
+ ORDER BY schedule.next_run_at, schedule.id LIMIT %(batch)s FOR NO KEY UPDATE OF schedule SKIP LOCKED
+"""
+
+# Broken ones are passed over: they are tried again at some later look.
+NEXT_DUE = f"""
+SELECT extract(epoch FROM next_run_at - {NOW})::float8 FROM django_reliable_jobs_schedule
+ WHERE next_run_at IS NOT NULL AND retry_at IS NULL ORDER BY next_run_at LIMIT 1
+"""
+
+SET_BROKEN = f"""
+UPDATE django_reliable_jobs_schedule
+   SET error = %(error)s, error_at = coalesce(error_at, {NOW}), retry_at = {NOW} + %(pause)s
+ WHERE id = %(id)s
+"""
+
+
+@dataclass
+class Tick:
+    """What one tick did: how many schedules were due, the ids of the jobs it made, the names of the broken."""
+
+    due: int = 0
+    jobs: list[int] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there may be more that is due now."""
+        return self.due == BATCH
+
+
+def tick(using: str) -> Tick:
+    """Decide the slots of at most BATCH schedules that are due now, and make their jobs."""
+    done = Tick()
+    with short_transaction(using, lock_timeout=LOCK_SECONDS, statement_timeout=STATEMENT_SECONDS):
+        due = list(Schedule.objects.using(using).raw(DUE, {"moment": clock.moment(), "batch": BATCH}))
+        done.due = len(due)
+        live = _live_jobs(using, due)
+        for schedule in due:
+            try:
+                with transaction.atomic(using=using):
+                    done.jobs += _decide(using, schedule, schedule.now, live.get(schedule.pk, []))
+            except Exception as error:
+                _set_broken(using, schedule, error)
+                done.broken.append(schedule.name)
+    return done
+
+
+def seconds_until_due(using: str) -> float | None:
+    """Return the seconds until the next slot of any schedule; None if there is none."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(NEXT_DUE, {"moment": clock.moment()})
+        row = cursor.fetchone()
+    return None if row is None else float(row[0])
+
+
+def _live_jobs(using: str, due: Sequence[Schedule]) -> dict[int, list[tuple[int, bool]]]:
+    # A statement of its own after the locks, so that its snapshot sees what the last holder of a row committed.
+    ids = [schedule.pk for schedule in due if schedule.overlap != Schedule.Overlap.ALLOW]
+    return slots.live_jobs(using, ids) if ids else {}
+
+
+def _decide(using: str, schedule: Schedule, now: datetime, live: Sequence[tuple[int, bool]]) -> list[int]:
+    task = slots.task_of(schedule)
+    timeline = slots.timeline_of(schedule)
+    after, paused = schedule.decided_until, []
+    if schedule.paused_at is not None and schedule.resume_at is not None:  # its end has come, else nothing were due
+        paused = slots.undecided(schedule, schedule.resume_at, "paused")
+        after = max(after, schedule.resume_at)
+    begun = sum(has_begun for _, has_begun in live)
+    decision = decide(timeline, after, now, _policy(schedule), LiveJobs(begun, len(live) - begun))
+    to_make = slots.record(
+        using,
+        schedule,
+        Record(
+            timeline=timeline,
+            decided_until=decision.newest or after,
+            jobs=decision.jobs,
+            dropped=[*paused, *decision.dropped],
+        ),
+    )
+    if decision.replaces and to_make and live:
+        reason = f"replaced by the job of its schedule for {to_make[-1][0].isoformat()}"
+        lifecycle.cancel(using, [job_id for job_id, _ in live], reason=reason)
+    _report(schedule, decision.dropped)
+    return slots.make_jobs(using, schedule, task, to_make)
+
+
+def _policy(schedule: Schedule) -> Policy:
+    return Policy(
+        overlap=schedule.overlap,  # type: ignore[arg-type]
+        catch_up=schedule.catch_up,  # type: ignore[arg-type]
+        catch_up_limit=schedule.catch_up_limit,
+        start_deadline=schedule.start_deadline,
+        grace=timedelta(seconds=settings.MISFIRE_GRACE_SECONDS),
+    )
+
+
+def _report(schedule: Schedule, dropped: Sequence[Dropped]) -> None:
+    for each in dropped:
+        log = logger.warning if each.outcome == "missed" else logger.info
+        number = "many" if each.count is None else each.count
+        log(
+            "schedule %s: %s slots from %s to %s %s (%s)",
+            schedule.name,
+            number,
+            each.first.isoformat(),
+            each.last.isoformat(),
+            each.outcome,
+            each.reason,
+        )
+
+
+def _set_broken(using: str, schedule: Schedule, error: Exception) -> None:
+    text = f"{type(error).__name__}: {error}"
+    if schedule.error != text:
+        logger.error("schedule %s can't be decided: %s", schedule.name, text, exc_info=error)
+    with connections[using].cursor() as cursor:
+        cursor.execute(
+            SET_BROKEN,
+            {
+                "moment": clock.moment(),
+                "id": schedule.pk,
+                "error": without_bad_characters(text)[:MAX_ERROR],
+                "pause": RETRY_HELD_UP if isinstance(error, DatabaseError) else RETRY_BROKEN,
+            },
+        )
