@@ -40,6 +40,7 @@ def test_a_job_says_that_no_running_worker_serves_its_queue() -> None:
 @pytest.mark.django_db
 def test_a_job_says_that_its_queue_is_paused_and_until_when() -> None:
     a_worker()
+    tasks.nothing.enqueue()
     job = tasks.nothing.enqueue()
     queues.pause("default", ["default"])
     [sentence] = explain(job)

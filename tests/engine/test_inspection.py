@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from django_reliable_jobs.engine import inspection, queues
 from django_reliable_jobs.engine.inspection import QueueStatus
-from django_reliable_jobs.models import Job
+from django_reliable_jobs.models import Job, Worker
 from django_reliable_jobs.testing import at, run_jobs
 from tests import tasks
 from tests.states import a_worker, claim_one
@@ -161,7 +161,7 @@ def _plan_of_list(status: str) -> str:
 
 QUESTIONS: dict[str, Callable[[], str]] = {
     "queues": lambda: _plan(inspection.QUEUES, {"moment": None, "declared": ["default"]}),
-    "workers": lambda: _plan(inspection.WORKERS),
+    "workers": lambda: str(inspection.with_state(Worker.objects.all()).explain()),
     "dead letters": lambda: _plan(inspection.DEAD_BY_TASK),
     "place in line": lambda: _plan(
         inspection.AHEAD, {"queue": "default", "priority": 0, "run_after": timezone.now(), "id": 1, "limit": 10}

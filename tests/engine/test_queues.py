@@ -1,18 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
-from django_reliable_jobs.engine import claim, exchange, queues
+from django_reliable_jobs.engine import claim, exchange, queues, wakeup
 from django_reliable_jobs.engine.claim import Arm
 from django_reliable_jobs.models import Job, Queue
 from django_reliable_jobs.testing import at, run_jobs
 from tests import tasks
-from tests.actors import on_stage, wait_for, wait_until_blocked
-from tests.workers import WorkerProcess
+from tests.actors import on_stage, wait_until_blocked
+from tests.states import a_worker
 
 
 @pytest.mark.django_db
@@ -104,15 +103,16 @@ def test_pause_and_resume_leave_the_concurrency_of_a_queue_alone() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_operators_who_name_queues_in_opposite_order_do_not_deadlock() -> None:
-    queues.pause("default", ["a", "b", "c"])
+def test_two_operators_lock_queues_by_name_and_so_do_not_deadlock() -> None:
+    for name in ("c", "b", "a"):  # in this order in the table
+        queues.pause("default", [name])
     with on_stage("first", "second") as (first, second):
         first.begins()
-        first.does(queues.pause, "default", ["c", "a"])
-        waits = second.starts(queues.resume, "default", ["b", "c", "a"])
-        wait_until_blocked(second)
-        # The second waits for "a", the first of all, and so holds none that the first may want now.
         first.does(queues.pause, "default", ["b"])
+        waits = second.starts(queues.resume, "default", ["c", "b", "a"])
+        wait_until_blocked(second)
+        # The second holds "a", which comes before "b", and not yet "c".
+        first.does(queues.pause, "default", ["c"])
         first.commits()
         assert waits.result(timeout=10) == ["a", "b", "c"]
 
@@ -133,10 +133,10 @@ def test_a_resume_that_waits_for_a_pause_to_commit_ends_that_pause() -> None:
         assert resumes.does(queues.resume, "default", ["a"]) == ["a"]
 
 
-def test_an_idle_worker_is_woken_by_resume(start_worker: Callable[..., WorkerProcess]) -> None:
+@pytest.mark.django_db(transaction=True)
+def test_resume_wakes_idle_workers() -> None:
     queues.pause("default", ["default"])
-    worker = start_worker(settings={"POLL_SECONDS": 60})
-    tasks.effect.enqueue("runs")
-    wait_for(lambda: worker.row and worker.row.is_idle, what="the worker to be idle")
-    queues.resume("default", ["default"])
-    wait_for(lambda: Job.objects.filter(status="SUCCEEDED").exists(), timeout=10, what="the job to run")
+    a_worker(is_idle=True)
+    with wakeup.listening("default", None) as listener:
+        queues.resume("default", ["default"])
+        assert [each.payload for each in listener.notifies(timeout=10, stop_after=1)] == ["default"]

@@ -1,0 +1,7 @@
+"""Jobs, queues and workers in the Django admin: to look at. Rows are changed by the functions of `engine` alone."""
+
+from __future__ import annotations
+
+from django_reliable_jobs.admin import fleet, jobs
+
+__all__ = ["fleet", "jobs"]

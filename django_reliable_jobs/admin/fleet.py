@@ -1,0 +1,69 @@
+"""The workers on the list, and the queues about which an operator decided something."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from django_reliable_jobs.admin.read_only import ReadOnlyAdmin
+from django_reliable_jobs.engine import inspection
+from django_reliable_jobs.engine.inspection import as_local
+from django_reliable_jobs.models import Queue, Worker
+
+
+@admin.register(Worker)
+class WorkerAdmin(ReadOnlyAdmin):
+    list_display = ("__str__", "state", "running", "threads", "served", "started", "heartbeat")
+    ordering = ("host", "pid")
+    fields = ("host", "pid", "state", "running", "threads", "served", "started", "heartbeat", "lease_ends")
+    readonly_fields = ("state", "running", "served", "started", "heartbeat", "lease_ends")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
+        return inspection.with_state(super().get_queryset(request))
+
+    @admin.display(description=_("state"))
+    def state(self, worker: Any) -> str:
+        return str(worker.state)
+
+    @admin.display(description=_("running jobs"))
+    def running(self, worker: Any) -> int:
+        return int(worker.running)
+
+    @admin.display(description=_("queues"))
+    def served(self, worker: Worker) -> str:
+        served = _("all") if worker.queues is None else ", ".join(worker.queues)
+        return f"{served} except {', '.join(worker.excluded_queues)}" if worker.excluded_queues else str(served)
+
+    @admin.display(description=_("started"))
+    def started(self, worker: Worker) -> str:
+        return as_local(worker.started_at)
+
+    @admin.display(description=_("last heartbeat"))
+    def heartbeat(self, worker: Any) -> str:
+        return f"{as_local(worker.heartbeat_at)} ({worker.heartbeat_age.total_seconds():.0f} s ago)"
+
+    @admin.display(description=_("lease ends"))
+    def lease_ends(self, worker: Worker) -> str:
+        return as_local(worker.expires_at)
+
+
+@admin.register(Queue)
+class QueueAdmin(ReadOnlyAdmin):
+    list_display = ("name", "state", "concurrency")
+    ordering = ("name",)
+    fields = ("name", "state", "concurrency")
+    readonly_fields = ("state",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Queue]:
+        return inspection.with_pause(super().get_queryset(request))
+
+    @admin.display(description=_("state"))
+    def state(self, queue: Any) -> str:
+        if not queue.is_paused:
+            return "served"
+        since = f"paused since {as_local(queue.paused_at)}"
+        return f"{since}, until {as_local(queue.resume_at)}" if queue.resume_at else since
