@@ -72,11 +72,11 @@ def enqueue_scheduled(
 
 def insert_plain(using: str, task: Task[..., Any] | str, kwargs: Mapping[str, Any]) -> None:
     """Insert a job of a task that may be known by name only, in the current transaction; no uniqueness."""
-    call = Call("[]", arguments.dump(dict(kwargs)))
+    text = arguments.dump(dict(kwargs))
     if isinstance(task, str):
-        insert.insert_one(using, insert.parameters_of_name(task), call)
+        insert.insert_one(using, insert.parameters_of_name(task), Call("[]", text))
     else:
-        call = call._replace(**_keys_of_limits(task, (), kwargs))
+        call = Call("[]", text, **_keys_of_limits(task, (), kwargs))
         insert.insert_one(using, insert.shared_parameters(Placement(task=task)), call)
 
 
@@ -88,7 +88,7 @@ def _check(placement: Placement[..., Any], args: Sequence[Any], kwargs: Mapping[
     return Call(*texts, unique.hash_of_call(placement, args, kwargs), **_keys_of_limits(task, args, kwargs))
 
 
-def _keys_of_limits(task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, str]:
+def _keys_of_limits(task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     keys: dict[str, str] = {}
     if task.concurrency is not None or task.rate_limit is not None:
         given = arguments.call_arguments(task.signature, args, kwargs)

@@ -122,7 +122,7 @@ def insert_many(using: str, shared: Mapping[str, Any], calls: Sequence[Call]) ->
 
 def insert_many_unique(using: str, shared: Mapping[str, Any], calls: Mapping[int, Call]) -> dict[bytes, Job]:
     """Insert the jobs, given by id, whose unique key no live job holds; return them by key."""
-    keys = {"ids": list(calls), "unique_hashes": [call.unique_hash for call in calls.values()]}
+    keys: dict[str, Any] = {"ids": list(calls), "unique_hashes": [call.unique_hash for call in calls.values()]}
     with connections[using].cursor() as cursor:
         cursor.execute(INSERT_MANY_UNIQUE, {**shared, **keys, **_columns(list(calls.values()))})
         return {bytes(row[1]): _as_job(using, shared, calls[row[0]], row) for row in cursor.fetchall()}
