@@ -68,7 +68,7 @@ def run_jobs(*, using: str | None = None, max_jobs: int = 1000) -> list[Job]:
     while True:
         while maintenance.promote(using):
             pass
-        heads, _ = claim.look(using)
+        heads = claim.look(using).heads
         if not heads:
             break
         arms = queues.arms(heads, queues.seats(heads, 1), 1)

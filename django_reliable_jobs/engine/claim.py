@@ -59,36 +59,62 @@ class Head(NamedTuple):
     due: str
     waited: float  # seconds since it was due
     is_suspect: bool  # it lost its worker before
+    is_capped: bool  # its queue has a limit of its own: `engine.limited` claims from it, the exchange does not
+
+
+class Sight(NamedTuple):
+    """What `look` saw of the lines that jobs wait in; what is paused it does not see."""
+
+    heads: list[Head]
+    next_due: float | None  # seconds until the next scheduled job is due
+    limited: list[str]  # the queues in which jobs with limits are ready
 
 
 # Only rows of the ready index; what has a limit is not in it.
-_IS_READY = "job.status = 'READY' AND job.concurrency_key IS NULL AND job.rate_key IS NULL AND job.serial_key IS NULL"
+IS_READY = "job.status = 'READY' AND job.concurrency_key IS NULL AND job.rate_key IS NULL AND job.serial_key IS NULL"
+
+# Those that are, in the order of the index `reliable_job_limited`: all with the same keys stand in one line.
+IS_LIMITED = (
+    "job.status = 'READY'"
+    " AND (job.concurrency_key IS NOT NULL OR job.rate_key IS NOT NULL OR job.serial_key IS NOT NULL)"
+)
 
 # The queue of an arm is not paused. A scalar subquery on purpose: as NOT EXISTS it becomes a join, and a join may turn
 # the order of the arms round.
-_IS_OPEN = (
-    "(SELECT count(*) FROM django_reliable_jobs_queue queue WHERE queue.name = {}.queue_name"
-    f" AND queue.paused_at IS NOT NULL AND (queue.resume_at IS NULL OR queue.resume_at > {NOW})) = 0"
+_IS_PAUSED = f"queue.paused_at IS NOT NULL AND (queue.resume_at IS NULL OR queue.resume_at > {NOW})"
+_IS_OPEN = "(SELECT count(*) FROM django_reliable_jobs_queue queue WHERE queue.name = {}.queue_name AND %s) = 0"
+IS_OPEN = _IS_OPEN % _IS_PAUSED
+IS_OPEN_TO_ALL = _IS_OPEN % f"(queue.concurrency IS NOT NULL OR {_IS_PAUSED})"
+IS_CAPPED = (
+    "(SELECT count(*) FROM django_reliable_jobs_queue queue"
+    " WHERE queue.name = {}.queue_name AND queue.concurrency IS NOT NULL) > 0"
 )
 
 # What a claim writes. A job that is unique until its start gives up its key for good, so that no retry can collide.
-_TAKE = f"""
+TAKE = f"""
 UPDATE django_reliable_jobs_job job
    SET status = 'RUNNING', attempt = job.attempt + 1, claims = job.claims + 1, worker_id = %(worker_id)s,
        token = (random() * 9223372036854775295)::bigint,
        started_at = {NOW}, first_started_at = coalesce(job.first_started_at, {NOW}),
        unique_hash = CASE WHEN job.unique_until_start THEN NULL ELSE job.unique_hash END
 """
-_TAKEN = f"""job.id, job.token, job.task, job.args::text, job.kwargs::text, job.attempt, job.max_attempts, job.claims,
+TAKEN = f"""job.id, job.token, job.task, job.args::text, job.kwargs::text, job.attempt, job.max_attempts, job.claims,
        job.losses, job.queue_name, job.priority, job.run_after::text, job.run, job.schedule_id, job.slot,
        coalesce(least(job.expires_at, job.start_before) < {NOW}, false)"""
 
+ARMS = """unnest(%(queues)s::text[], %(priorities)s::smallint[], %(shares)s::int[],
+                          %(dues)s::timestamptz[], %(after_ids)s::bigint[])
+                   WITH ORDINALITY AS {}(queue_name, priority, share, due, id, position)"""
+
+
 # The claim. MATERIALIZED: inlined, the planner may lock and take more rows than the LIMIT. One arm per queue and
-# priority: an equality on both lets each arm read the index in order, from where its cursor stands. `solo`: a job that must not be started twice is
-# not taken ahead of a free thread. `suspect`: a job that lost its worker is taken by a process that holds nothing else,
-# and alone, so that a job that kills its process takes no neighbour with it. The batch ends before what can't be taken
-# now, so that nothing overtakes it.
-CLAIM = f"""
+# priority: an equality on both lets each arm read the index in order, from where its cursor stands. `solo`: a job that
+# must not be started twice is not taken ahead of a free thread. `suspect`: a job that lost its worker is taken by a
+# process that holds nothing else, and alone, so that a job that kills its process takes no neighbour with it. The batch
+# ends before what can't be taken now, so that nothing overtakes it.
+def claim_from(arms: str, is_open: str) -> str:
+    """Return the claim as common table expressions; `arms` is the SQL of a table named arm."""
+    return f"""
 picked AS MATERIALIZED (
     SELECT id, position, share,
            row_number() OVER (PARTITION BY queue_name ORDER BY position) AS place,
@@ -96,15 +122,13 @@ picked AS MATERIALIZED (
            OR count(*) FILTER (WHERE solo AND position > %(free)s OR suspect AND position > 1)
               OVER (ORDER BY position) > 0 AS is_held_back
       FROM (SELECT ready.*, arm.queue_name, arm.share, row_number() OVER () AS position
-              FROM unnest(%(queues)s::text[], %(priorities)s::smallint[], %(shares)s::int[],
-                          %(dues)s::timestamptz[], %(after_ids)s::bigint[])
-                   WITH ORDINALITY AS arm(queue_name, priority, share, due, id, position)
+              FROM {arms}
              CROSS JOIN LATERAL (
                    SELECT job.id, job.max_attempts = 1 AS solo, job.losses > 0 AS suspect
                      FROM django_reliable_jobs_job job
-                    WHERE {_IS_READY} AND job.queue_name = arm.queue_name AND job.priority = arm.priority
+                    WHERE {IS_READY} AND job.queue_name = arm.queue_name AND job.priority = arm.priority
                       AND (job.run_after, job.id) > (arm.due, arm.id)
-                      AND {_IS_OPEN.format("arm")}
+                      AND {is_open}
                       AND (job.losses = 0 OR %(alone)s)
                       AND NOT EXISTS (SELECT 1 FROM django_reliable_jobs_cancelrequest asked
                                        WHERE asked.job_id = job.id)
@@ -114,55 +138,67 @@ picked AS MATERIALIZED (
                    ) ready
              LIMIT %(limit)s) scanned
 ), taken AS (
-    {_TAKE} FROM picked
+    {TAKE} FROM picked
      WHERE job.id = picked.id AND picked.place <= picked.share AND NOT picked.is_held_back
-    RETURNING picked.position, {_TAKEN}
+    RETURNING picked.position, {TAKEN}
 )"""
+
+
+CLAIM = claim_from(ARMS.format("arm"), IS_OPEN_TO_ALL.format("arm"))
 
 # A loose index scan: one index descent per queue and priority that has a ready job, however many jobs it has.
 LOOK = f"""
 WITH RECURSIVE head AS (
     (SELECT job.queue_name, job.priority, job.id, job.run_after, job.losses
        FROM django_reliable_jobs_job job
-      WHERE {_IS_READY} ORDER BY job.queue_name, job.priority, job.run_after, job.id LIMIT 1)
+      WHERE {IS_READY} ORDER BY job.queue_name, job.priority, job.run_after, job.id LIMIT 1)
     UNION ALL
     SELECT later.* FROM head CROSS JOIN LATERAL (
         SELECT job.queue_name, job.priority, job.id, job.run_after, job.losses
           FROM django_reliable_jobs_job job
-         WHERE {_IS_READY} AND (job.queue_name, job.priority) > (head.queue_name, head.priority)
+         WHERE {IS_READY} AND (job.queue_name, job.priority) > (head.queue_name, head.priority)
          ORDER BY job.queue_name, job.priority, job.run_after, job.id LIMIT 1) later
+), limited AS (
+    (SELECT job.queue_name FROM django_reliable_jobs_job job WHERE {IS_LIMITED} ORDER BY job.queue_name LIMIT 1)
+    UNION ALL
+    SELECT later.* FROM limited CROSS JOIN LATERAL (
+        SELECT job.queue_name FROM django_reliable_jobs_job job
+         WHERE {IS_LIMITED} AND job.queue_name > limited.queue_name ORDER BY job.queue_name LIMIT 1) later
 )
-SELECT queue_name, priority, id, run_after::text, extract(epoch FROM {NOW} - run_after)::float8, losses > 0
-  FROM head
- WHERE {_IS_OPEN.format("head")}
+SELECT queue_name, priority, id, run_after::text, extract(epoch FROM {NOW} - run_after)::float8, losses > 0,
+       {IS_CAPPED.format("head")}
+  FROM head WHERE {IS_OPEN.format("head")}
  UNION ALL
-SELECT NULL, NULL, NULL, NULL, extract(epoch FROM min(job.run_after) - {NOW})::float8, NULL
+SELECT queue_name, NULL, NULL, NULL, NULL, NULL, NULL FROM limited WHERE {IS_OPEN.format("limited")}
+ UNION ALL
+SELECT NULL, NULL, NULL, NULL, extract(epoch FROM min(job.run_after) - {NOW})::float8, NULL, NULL
   FROM django_reliable_jobs_job job WHERE job.status = 'SCHEDULED'
 """
 
 CLAIM_PASSED_OVER = f"""
 WITH picked AS MATERIALIZED (
     SELECT job.id FROM django_reliable_jobs_job job
-     WHERE job.id = %(id)s AND {_IS_READY}
+     WHERE job.id = %(id)s AND {IS_READY} AND {IS_OPEN_TO_ALL.format("job")}
        AND NOT EXISTS (SELECT 1 FROM django_reliable_jobs_cancelrequest asked WHERE asked.job_id = job.id)
        FOR NO KEY UPDATE OF job
 )
-{_TAKE} FROM picked WHERE job.id = picked.id
-RETURNING {_TAKEN}
+{TAKE} FROM picked WHERE job.id = picked.id
+RETURNING {TAKEN}
 """
 
 FIND_ORPHANS = f"""
-SELECT {_TAKEN} FROM django_reliable_jobs_job job
+SELECT {TAKEN} FROM django_reliable_jobs_job job
  WHERE job.worker_id = %(worker_id)s AND job.status = 'RUNNING' AND job.token <> ALL(%(held)s::bigint[])
 """
 
 
-def look(using: str) -> tuple[list[Head], float | None]:
-    """Return the head of each queue and priority that has a ready job, and the seconds until the next scheduled one."""
+def look(using: str) -> Sight:
+    """Return the head of each queue and priority that has a ready job, and what else there is to wait for."""
     with connections[using].cursor() as cursor:
         cursor.execute(LOOK, {"moment": clock.moment()})
-        *heads, (_, _, _, _, next_due, _) = cursor.fetchall()
-    return [Head._make(row) for row in heads], next_due
+        *rows, (_, _, _, _, next_due, _, _) = cursor.fetchall()
+    heads = [Head._make(row) for row in rows if row[1] is not None]
+    return Sight(heads, next_due, [row[0] for row in rows if row[1] is None])
 
 
 def claim_parameters(worker_id: int, arms: Sequence[Arm], *, limit: int, free: int, alone: bool) -> dict[str, Any]:

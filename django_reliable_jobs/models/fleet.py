@@ -77,7 +77,12 @@ class Limit(models.Model):
                 name="reliable_limit_override_is_complete",
                 condition=Q(override_allowed__isnull=True, override_period__isnull=True, override_burst__isnull=True)
                 | Q(kind="concurrency", override_allowed__isnull=False, override_period=None, override_burst=None)
-                | Q(kind="rate", override_allowed__isnull=False, override_period__in=(1, 60, 3600), override_burst__gte=1),
+                | Q(
+                    kind="rate",
+                    override_allowed__isnull=False,
+                    override_period__in=(1, 60, 3600),
+                    override_burst__gte=1,
+                ),
             ),
         ]
 

@@ -102,13 +102,13 @@ class Intake:
         using = self._worker.using
         if time.monotonic() < self._orphans_until:
             self._adopt_orphans()
-        heads, self._next_due = claim.look(using)
-        if self._next_due is not None and self._next_due <= 0:
-            if maintenance.promote(using):
-                heads, self._next_due = claim.look(using)
-            else:  # somebody else promotes them at this moment
-                self._next_due = FIRST_PAUSE
-        self._heads = [head for head in heads if self._worker.queues.serves(head.queue_name)]
+        seen = claim.look(using)
+        if seen.next_due is not None and seen.next_due <= 0:
+            # Nothing promoted: somebody else does it at this moment.
+            seen = claim.look(using) if maintenance.promote(using) else seen._replace(next_due=FIRST_PAUSE)
+        self._next_due = seen.next_due
+        served = [head for head in seen.heads if self._worker.queues.serves(head.queue_name)]
+        self._heads = [head for head in served if not head.is_capped]
         self._is_fresh = True
         self._looked_at = time.monotonic()
         self._look_at = self._looked_at + settings.POLL_SECONDS
