@@ -84,6 +84,7 @@ class Task(Generic[P, R]):
 
         Returns the job; `job.created` is False when `unique` found a live one. Raises InvalidArguments for what a job
         can't carry (nothing is inserted, the transaction stays usable) and DuplicateJob with `on_duplicate="raise"`.
+        Arguments are JSON and come back plain: a member of TextChoices or IntegerChoices as its value.
         """
         return Placement(task=self).enqueue(*args, **kwargs)
 

@@ -39,7 +39,8 @@ def enqueue_many(placement: Placement[..., Any], calls: Iterable[Mapping[str, An
     with transaction.atomic(using=using, savepoint=placement.task.on_duplicate == "raise"):
         if checked[0].unique_hash:
             return unique.insert_or_find_many(using, placement.task, shared, checked)
-        return [job for chunk in insert.chunks(checked) for job in insert.insert_many(using, shared, chunk)]
+        chunks = insert.chunks(checked, lambda call: call)
+        return [job for chunk in chunks for job in insert.insert_many(using, shared, chunk)]
 
 
 def enqueue_scheduled(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,6 +17,7 @@ from django_reliable_jobs.registry import Placement, Task
 T = TypeVar("T")
 
 CHUNK = 5000  # rows per statement
+CHUNK_BYTES = 16 * 1024 * 1024  # of arguments per statement
 
 NOW = "coalesce(%(moment)s::timestamptz, statement_timestamp())"
 DUE = f"coalesce(%(run_after)s::timestamptz, {NOW} + %(delay)s::interval, {NOW})"
@@ -146,9 +147,19 @@ def take_ids(using: str, count: int) -> list[int]:
         return sorted(job_id for (job_id,) in cursor.fetchall())
 
 
-def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Return the items in slices of what one statement takes."""
-    return (items[start : start + CHUNK] for start in range(0, len(items), CHUNK))
+def chunks(items: Iterable[T], call_of: Callable[[T], Call]) -> Iterator[list[T]]:
+    """Yield the items in lists of what one statement takes, by number and by the size of their calls."""
+    chunk: list[T] = []
+    size = 0
+    for item in items:
+        call = call_of(item)
+        size += len(call.args) + len(call.kwargs)
+        if chunk and (len(chunk) == CHUNK or size > CHUNK_BYTES):
+            yield chunk
+            chunk, size = [], len(call.args) + len(call.kwargs)
+        chunk.append(item)
+    if chunk:
+        yield chunk
 
 
 def shared_parameters(placement: Placement[..., Any]) -> dict[str, Any]:

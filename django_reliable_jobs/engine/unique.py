@@ -109,13 +109,13 @@ def insert_or_find_many(
     jobs: dict[bytes, Job] = {}
     duplicates: dict[bytes, Job] = {}
     while missing := sorted(wanted.keys() - jobs.keys() - duplicates.keys()):
-        for chunk in chunks(missing):
+        for chunk in chunks(missing, wanted.__getitem__):
             jobs |= insert_many_unique(using, shared, {ids[key]: wanted[key] for key in chunk})
-        for chunk in chunks([key for key in missing if key not in jobs]):
+        for chunk in chunks([key for key in missing if key not in jobs], wanted.__getitem__):
             duplicates |= _find_duplicates(using, chunk)
     if duplicates and task.on_duplicate == "raise":
         raise DuplicateJob(next(duplicates[key] for key in wanted if key in duplicates))
-    for chunk in chunks(list(duplicates)):
+    for chunk in chunks(list(duplicates), wanted.__getitem__):
         duplicates |= _treat(using, task, shared, wanted, {key: duplicates[key] for key in chunk})
     return _job_per_call(jobs | duplicates, calls)
 

@@ -50,6 +50,18 @@ def test_twenty_thousand_rows_take_few_round_trips(django_assert_num_queries: An
     assert again == unique
 
 
+@pytest.mark.parametrize(("function", "statements"), [(tasks.effect, 3), (tasks.unique, 4)])
+def test_large_arguments_are_spread_over_statements(
+    function: Any, statements: int, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
+) -> None:
+    monkeypatch.setattr(insert, "CHUNK_BYTES", 500)
+    key = "name" if function is tasks.effect else "key"
+    names = [str(number) * size for number, size in enumerate((100, 100, 100, 1000, 1, 1), start=1)]
+    with django_assert_num_queries(statements):
+        jobs = function.enqueue_many([{key: name} for name in names])
+    assert [job.kwargs[key] for job in jobs] == names
+
+
 def test_no_calls_make_no_jobs_and_no_statement(django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(0):
         assert tasks.effect.enqueue_many([]) == tasks.unique.enqueue_many(iter(())) == []
