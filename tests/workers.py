@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,10 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 
 
 class WorkerProcess:
-    """`manage.py runworker` with the given arguments, on the database of the running test that `using` names."""
+    """`manage.py runworker`, or another command, on the database of the running test that `using` names.
+
+    `before` are words before the command: a program that runs it in another world.
+    """
 
     def __init__(
         self,
@@ -31,12 +35,14 @@ class WorkerProcess:
         ready: bool = True,
         using: str = "default",
         environment: dict[str, str] | None = None,
+        command: str = "runworker",
+        before: Sequence[str] = (),
     ) -> None:
         self._using = using
         database = connections[using].settings_dict
         self._output = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "error::ResourceWarning", "manage.py", "runworker", *arguments],
+            [*before, sys.executable, "-W", "error::ResourceWarning", "manage.py", command, *arguments],
             cwd=CHECKOUT,
             env={
                 **os.environ,

@@ -22,7 +22,7 @@ from django_reliable_jobs.engine.wakeup import notify_schedulers
 TAKE = """
 WITH free AS MATERIALIZED (
     SELECT name FROM django_reliable_jobs_leader
-     WHERE name = %(name)s AND expires_at <= clock_timestamp() FOR NO KEY UPDATE SKIP LOCKED
+     WHERE name = %(name)s AND (expires_at <= clock_timestamp() OR holder = %(holder)s) FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE django_reliable_jobs_leader leader
    SET holder = %(holder)s, term = leader.term + 1, host = %(host)s, pid = %(pid)s, elected_at = clock_timestamp(),

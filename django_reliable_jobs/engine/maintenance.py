@@ -113,18 +113,21 @@ UPDATE django_reliable_jobs_queue SET paused_at = NULL, resume_at = NULL
  WHERE paused_at IS NOT NULL AND resume_at <= {_NOW}
 """
 
-PRUNE = f"""
-WITH old AS MATERIALIZED (
-    SELECT id FROM django_reliable_jobs_job
-     WHERE status = %(status)s AND finished_at IS NOT NULL AND finished_at < {_NOW} - %(age)s::interval
-     ORDER BY finished_at LIMIT %(batch)s FOR UPDATE SKIP LOCKED
-), attempts AS (
+# What belongs to the jobs `old`, deleted with them.
+DELETE_OLD_JOBS = """attempts AS (
     DELETE FROM django_reliable_jobs_attempt WHERE job_id IN (SELECT id FROM old)
 ), checkpoints AS (
     DELETE FROM django_reliable_jobs_checkpoint WHERE job_id IN (SELECT id FROM old)
 ), requests AS (
     DELETE FROM django_reliable_jobs_cancelrequest WHERE job_id IN (SELECT id FROM old)
-)
+)"""
+
+PRUNE = f"""
+WITH old AS MATERIALIZED (
+    SELECT id FROM django_reliable_jobs_job
+     WHERE status = %(status)s AND finished_at IS NOT NULL AND finished_at < {_NOW} - %(age)s::interval
+     ORDER BY finished_at LIMIT %(batch)s FOR UPDATE SKIP LOCKED
+), {DELETE_OLD_JOBS}
 DELETE FROM django_reliable_jobs_job WHERE id IN (SELECT id FROM old)
 """
 

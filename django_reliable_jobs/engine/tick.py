@@ -49,6 +49,7 @@ SET_BROKEN = f"""
 UPDATE django_reliable_jobs_schedule
    SET error = %(error)s, error_at = coalesce(error_at, {NOW}), retry_at = {NOW} + %(pause)s
  WHERE id = %(id)s
+RETURNING CASE WHEN %(was_held_up)s THEN set_config('lock_timeout', '50', true) END
 """
 
 
@@ -152,6 +153,7 @@ def _set_broken(using: str, schedule: Schedule, error: Exception) -> None:
     text = f"{type(error).__name__}: {error}"
     if schedule.error != text:
         logger.error("schedule %s can't be decided: %s", schedule.name, text, exc_info=error)
+    was_held_up = isinstance(error, DatabaseError)  # the others of this tick wait no longer than a moment
     with connections[using].cursor() as cursor:
         cursor.execute(
             SET_BROKEN,
@@ -159,6 +161,7 @@ def _set_broken(using: str, schedule: Schedule, error: Exception) -> None:
                 "moment": clock.moment(),
                 "id": schedule.pk,
                 "error": without_bad_characters(text)[:MAX_ERROR],
-                "pause": RETRY_HELD_UP if isinstance(error, DatabaseError) else RETRY_BROKEN,
+                "pause": RETRY_HELD_UP if was_held_up else RETRY_BROKEN,
+                "was_held_up": was_held_up,
             },
         )

@@ -86,6 +86,10 @@ class Worker:
         """Look for work now."""
         self._inbox.put(WAKE)
 
+    def hears(self, queue_name: str) -> bool:
+        """Return whether a notification of this queue is for this worker."""
+        return self.queues.serves(queue_name)
+
     def adopt(self, job: ClaimedJob) -> None:
         """Run a job that another thread of this process claimed."""
         self._inbox.put(job)

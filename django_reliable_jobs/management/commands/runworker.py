@@ -12,14 +12,17 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
 from django.utils import autoreload
 
+from django_reliable_jobs.engine import tick
 from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.processes.memory import parse_bytes
 from django_reliable_jobs.processes.queues import QueueOrder
+from django_reliable_jobs.processes.scheduler import Scheduler
 from django_reliable_jobs.processes.supervisor import Supervisor, stop_with_parent
 from django_reliable_jobs.processes.vitals import Vitals
 from django_reliable_jobs.processes.worker import Worker
 
 RELOAD_SECONDS = 5.0
+SCHEDULER_SECONDS = 5.0  # to resign
 
 
 class Command(BaseCommand):
@@ -58,6 +61,11 @@ class Command(BaseCommand):
             metavar="N",
             help="jobs that run at once (default: 8)",
         )
+        add(
+            "--with-scheduler",
+            action="store_true",
+            help="run a scheduler too, so that no `runscheduler` is needed; with --burst: make what is due, then work",
+        )
         add("--burst", action="store_true", help="run what is ready or due, then exit")
         add(
             "--shutdown-timeout",
@@ -91,10 +99,18 @@ class Command(BaseCommand):
 
 def _run(options: dict[str, Any]) -> None:
     process = _supervisor(options) if options["processes"] > 1 else _worker(options)
+    scheduler = _start_scheduler(options, process) if isinstance(process, Worker) else None
+
+    def stop(*_: Any) -> None:
+        process.request_stop()
+        if scheduler is not None:
+            scheduler.request_stop()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: process.request_stop())
-    stop_with_parent(process.request_stop)
+        signal.signal(number, stop)
+    stop_with_parent(stop)
     code = process.run()
+    _stop_scheduler(scheduler)
     sys.stdout.flush()
     sys.stderr.flush()
     # Not sys.exit: a job that was given back may still run in its thread, and must not go on beside its successor.
@@ -106,16 +122,42 @@ def _run_reloadable(**options: Any) -> None:
     jobs.
     """
     worker = _worker(options)
+    scheduler = _start_scheduler(options, worker)
     ended = threading.Event()
 
     def give_back() -> None:
+        if scheduler is not None:
+            scheduler.request_stop()
         worker.request_stop()
         worker.request_stop()
         ended.wait(RELOAD_SECONDS)
 
     atexit.register(give_back)
     worker.run()
+    _stop_scheduler(scheduler)
     ended.set()
+
+
+def _start_scheduler(options: dict[str, Any], worker: Worker) -> Scheduler | None:
+    """Run a scheduler beside the worker, which stops when that dies; in a burst, only make what is due."""
+    if not options["with_scheduler"]:
+        return None
+    if options["burst"]:
+        while tick.tick(worker.using).due:
+            pass
+        return None
+    scheduler = Scheduler(
+        using=worker.using,
+        on_stuck=lambda: worker.recycle("its scheduler does not turn any more", patiently=False),
+    )
+    scheduler.start(lambda code: worker.recycle("its scheduler died", patiently=False) if code else None)
+    return scheduler
+
+
+def _stop_scheduler(scheduler: Scheduler | None) -> None:
+    if scheduler is not None:
+        scheduler.request_stop()
+        scheduler.join(timeout=SCHEDULER_SECONDS)
 
 
 def _worker(options: dict[str, Any]) -> Worker:

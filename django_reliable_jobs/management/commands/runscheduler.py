@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connections
+
+from django_reliable_jobs.engine.transaction import default_database
+from django_reliable_jobs.processes.scheduler import PART_DIED, Scheduler
+
+
+class Command(BaseCommand):
+    help = (
+        "Make the jobs of schedules until stopped. Start as many as you like, on as many hosts as you like: one leads."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--database",
+            metavar="ALIAS",
+            help="the database that holds the schedules (default: where the router sends them)",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        using: str = options["database"] or default_database()
+        if using not in connections:
+            raise CommandError(f"there is no database {using!r} in DATABASES; the aliases are {', '.join(connections)}")
+        scheduler = Scheduler(using=using, on_stuck=lambda: os._exit(PART_DIED))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: scheduler.request_stop())
+        code = scheduler.run()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Not sys.exit: a thread that waits for a lost server must not hold up the end.
+        os._exit(code)

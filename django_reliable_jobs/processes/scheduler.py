@@ -1,0 +1,171 @@
+"""The scheduler: leads, ticks, sleeps until the next slot. Any number may run; one leads, the others stand by.
+
+Three threads, each with a database connection of its own: the scheduler (in the process's main thread, or beside a
+worker), its upkeep, which could be slow and must not make a slot late, and the listener, which wakes it when a schedule
+is changed or a leader resigns. Moments are the database's: the host's clock decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from queue import Empty, SimpleQueue
+
+from django.db import Error as DatabaseError
+
+from django_reliable_jobs.conf import settings
+from django_reliable_jobs.engine import heartbeat, leader, reconcile, tick, wakeup
+from django_reliable_jobs.engine.leader import Candidate
+from django_reliable_jobs.processes import connections
+from django_reliable_jobs.processes.listener import Listener
+from django_reliable_jobs.processes.loop import pause_after
+from django_reliable_jobs.processes.upkeep import Upkeep, Watchdog
+
+logger = logging.getLogger("django_reliable_jobs")
+
+OFFICE = "scheduler"
+STANDBY_SECONDS = 1.0  # how often a scheduler that does not lead looks whether it may
+TRUST = 0.8  # of a term, counted from before it was renewed: what is left is for clocks and round trips
+PART_DIED = 70  # EX_SOFTWARE
+
+WAKE, STOP = "wake", "stop"
+
+
+class Scheduler:
+    """One process's wish to lead. `run` returns the exit code: 0 after a stop, 70 if a part of it died."""
+
+    def __init__(self, *, using: str, on_stuck: Callable[[], None] | None = None) -> None:
+        self.using = using
+        self.identity = heartbeat.new_identity(socket.gethostname(), os.getpid())
+        self.turns = 0
+        self._candidate = Candidate(name=OFFICE, identity=self.identity)
+        self._stood_at = 0.0
+        self._inbox: SimpleQueue[str] = SimpleQueue()
+        self._is_stopping = False
+        self._exit_code = 0
+        self._thread: threading.Thread | None = None
+        channel = wakeup.SCHEDULES_CHANNEL
+        self._listener = Listener(
+            self, on_death=self._part_died, channel=channel, purpose="changes of schedules are seen"
+        )
+        self._upkeep = Upkeep(self, on_death=self._part_died)
+        self._watchdog = Watchdog(self, on_stuck=on_stuck, on_death=self._part_died)
+
+    # --- from other threads and signal handlers
+
+    def request_stop(self) -> None:
+        """Resign and return from `run`. Safe in a signal handler."""
+        self._is_stopping = True
+        self._inbox.put(STOP)
+
+    def wake(self) -> None:
+        """Look for due slots, or for a free office, now."""
+        self._inbox.put(WAKE)
+
+    def hears(self, payload: str) -> bool:
+        """Return whether a notification is for this scheduler; all are."""
+        return True
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether it leads, as far as it can trust what it knows: a process that was stopped can't."""
+        is_fresh = time.monotonic() - self._stood_at < settings.LEADER_SECONDS * TRUST
+        return self._candidate.term is not None and is_fresh
+
+    def start(self, on_end: Callable[[int], None]) -> None:
+        """Run in a thread beside a worker; `on_end` is told the exit code."""
+        self._thread = threading.Thread(target=lambda: on_end(self.run()), name="reliable-jobs-scheduler", daemon=True)
+        self._thread.start()
+
+    def join(self, timeout: float) -> None:
+        """Wait for the end of a scheduler that was started beside a worker."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    # --- the loop
+
+    def run(self) -> int:
+        """Lead when it can until asked to stop; return the exit code."""
+        logger.info("scheduler %s stands by", self.identity)
+        parts = (self._listener, self._upkeep, self._watchdog)
+        for part in parts:
+            part.start()
+        failures, is_synced = 0, False
+        while not self._is_stopping:
+            try:
+                connections.make_usable()
+                if not is_synced:
+                    reconcile.sync(self.using)
+                    is_synced = True
+                pause = self._turn()
+                failures = 0
+            except DatabaseError as error:
+                failures += 1
+                pause = self._lost_connection(error, failures)
+            except Exception as error:
+                self._part_died("loop", error)
+                break
+            self._sleep(pause)
+        self._resign()
+        for part in parts:
+            part.stop(timeout=2)
+        connections.close_all()
+        return self._exit_code
+
+    def _turn(self) -> float:
+        """Stand or renew when it is time, tick while something is due; return the seconds until the next turn."""
+        self.turns += 1
+        if not self.is_leader or time.monotonic() - self._stood_at >= settings.LEADER_SECONDS / 3:
+            self._stand()
+        if not self.is_leader:
+            return STANDBY_SECONDS
+        done = tick.tick(self.using)
+        if done.due:
+            return 0.0  # there may be more, and renewal may be due
+        due = tick.seconds_until_due(self.using)
+        renewal = self._stood_at + settings.LEADER_SECONDS / 3 - time.monotonic()
+        return max(min(renewal, settings.POLL_SECONDS, due if due is not None else renewal), 0.0)
+
+    def _stand(self) -> None:
+        was_leader, stood_at = self._candidate.term is not None, time.monotonic()
+        self._candidate = leader.stand(self.using, self._candidate)
+        is_leader = self._candidate.term is not None
+        if is_leader:
+            self._stood_at = stood_at
+        if is_leader and not was_leader:
+            logger.info("scheduler %s leads (term %s)", self.identity, self._candidate.term)
+        elif was_leader and not is_leader:
+            logger.warning("scheduler %s leads no more", self.identity)
+
+    def _sleep(self, pause: float) -> None:
+        try:
+            self._inbox.get(timeout=pause) if pause else self._inbox.get_nowait()
+            while True:
+                self._inbox.get_nowait()
+        except Empty:
+            pass
+
+    # --- faults and end
+
+    def _lost_connection(self, error: DatabaseError, failures: int) -> float:
+        pause = pause_after(failures)
+        logger.warning("scheduler: the database did not answer (%s); again in %.1f s", str(error).strip(), pause)
+        connections.close_all()
+        self._candidate = replace(self._candidate, term=None)
+        return pause
+
+    def _part_died(self, name: str, error: BaseException) -> None:
+        logger.critical("the %s of scheduler %s died; it stops", name, self.identity, exc_info=error)
+        self._exit_code = PART_DIED
+        self.request_stop()
+
+    def _resign(self) -> None:
+        try:
+            leader.resign(self.using, self._candidate)
+        except DatabaseError as error:
+            logger.warning("scheduler %s could not resign, its term runs out: %s", self.identity, error)
