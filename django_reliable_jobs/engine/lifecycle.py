@@ -21,6 +21,7 @@ from django_reliable_jobs.models import Job
 from django_reliable_jobs.registry import find
 
 _NOW = "coalesce(%(moment)s::timestamptz, clock_timestamp())"
+ASKED_REASON = "coalesce(nullif(asked.reason, ''), 'cancelled on request')"
 _LIVE_AT_REST = "('SCHEDULED', 'READY', 'WAITING')"
 
 
@@ -98,7 +99,7 @@ WITH ended AS (
     UPDATE django_reliable_jobs_job job
        SET status = CASE WHEN asked.job_id IS NOT NULL AND given.status <> 'SUCCEEDED' THEN 'CANCELLED'
                          ELSE given.status END,
-           reason = CASE WHEN asked.job_id IS NOT NULL AND given.status <> 'SUCCEEDED' THEN asked.reason
+           reason = CASE WHEN asked.job_id IS NOT NULL AND given.status <> 'SUCCEEDED' THEN {ASKED_REASON}
                          ELSE given.reason END,
            finished_at = CASE WHEN given.status IN ('SUCCEEDED', 'DEAD', 'CANCELLED') OR asked.job_id IS NOT NULL
                               THEN {_NOW} END,
@@ -139,7 +140,8 @@ WITH mine AS MATERIALIZED (
     SELECT id FROM django_reliable_jobs_job WHERE id = ANY(%(ids)s::bigint[]) AND status IN {_LIVE_AT_REST}
      ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
 )
-UPDATE django_reliable_jobs_job job SET status = 'CANCELLED', finished_at = {_NOW}, reason = %(reason)s
+UPDATE django_reliable_jobs_job job
+   SET status = 'CANCELLED', finished_at = {_NOW}, reason = coalesce(nullif(%(reason)s, ''), 'cancelled on request')
   FROM mine WHERE job.id = mine.id RETURNING job.id
 """
 
