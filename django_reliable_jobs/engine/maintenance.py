@@ -6,6 +6,7 @@ may call it at once.
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Collection
 from functools import partial
@@ -16,11 +17,13 @@ from django.db.backends.utils import CursorWrapper
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine import lifecycle
+from django_reliable_jobs.engine import isolation, lifecycle
 from django_reliable_jobs.engine.lifecycle import Ending, Outcome
 from django_reliable_jobs.engine.transaction import short_transaction
 from django_reliable_jobs.engine.wakeup import notify_idle
 from django_reliable_jobs.models import Attempt, Job
+
+logger = logging.getLogger("django_reliable_jobs")
 
 BATCH = 1000
 RESCUE_BATCH = 100
@@ -98,7 +101,7 @@ DELETE FROM django_reliable_jobs_worker worker WHERE id = %(id)s AND lost_at IS 
 
 HONOUR_CANCEL_REQUESTS = f"""
 WITH at_rest AS MATERIALIZED (
-    SELECT job.id, asked.reason, job.status FROM django_reliable_jobs_cancelrequest asked
+    SELECT job.id, {lifecycle.ASKED_REASON} AS reason, job.status FROM django_reliable_jobs_cancelrequest asked
       JOIN django_reliable_jobs_job job ON job.id = asked.job_id
      WHERE job.status <> 'RUNNING' ORDER BY job.id LIMIT %(batch)s FOR NO KEY UPDATE OF job SKIP LOCKED
 ), cancelled AS (
@@ -214,7 +217,10 @@ def _take_from(
         else:
             outcome = _loss(message, max_attempts, losses + 1, uniform)
         endings.append(Ending(job_id, token, outcome, started_ago=age))
-    taken = lifecycle.end(using, endings, worker=f"{worker.host}:{worker.pid}") if endings else set()
+    name = f"{worker.host}:{worker.pid}"
+    taken, refused = isolation.write_each(lambda batch: lifecycle.end(using, batch, worker=name), endings)
+    for ending, error in refused:
+        logger.error("job %s was lost with its worker and can't be taken back: %s", ending.job_id, error)
     cursor.execute(FORGET_WORKER, {"id": worker.id})
     return len(taken)
 
