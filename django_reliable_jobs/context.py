@@ -18,15 +18,16 @@ StopReason = Literal["shutdown", "cancel", "timeout", "lost"]
 class StopFlag:
     """Raised by the worker while a job runs: why it should end at its next safe point.
 
-    `insists` makes every query on the job's thread a safe point too.
+    `insists` makes every query on the job's thread a safe point too. `was_seen`: the task looked, and ended there.
     """
 
-    __slots__ = ("insists", "raised_at", "reason")
+    __slots__ = ("insists", "raised_at", "reason", "was_seen")
 
     def __init__(self) -> None:
         self.reason: StopReason | None = None
         self.raised_at = 0.0  # of the monotonic clock
         self.insists = False
+        self.was_seen = False
 
     def interruption(self) -> Interruption:
         """Return what the job is ended with."""
@@ -73,6 +74,7 @@ class JobContext:
     def raise_if_stopping(self) -> None:
         """End the attempt here if it should end; a shutdown uses up no attempt."""
         if self._stop.reason is not None:
+            self._stop.was_seen = True
             raise self._stop.interruption()
 
     def fenced(self) -> AbstractContextManager[None]:

@@ -85,7 +85,7 @@ def run_jobs(*, using: str | None = None, max_jobs: int = 1000) -> list[Job]:
 
 def _run(using: str, job: ClaimedJob) -> None:
     outcome = execute(job, StopFlag(), using=using, call=_call_in_savepoints, leave=lambda: None)
-    if outcome is not None and not outcome.is_recorded:
+    if not outcome.is_recorded:
         lifecycle.end(using, [Ending(job.id, job.token, outcome)], worker="test:0")
 
 

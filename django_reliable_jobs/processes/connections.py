@@ -5,24 +5,26 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import psycopg
 from django.db import connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
+from psycopg.pq import TransactionStatus
 
 from django_reliable_jobs.context import StopFlag
 
 logger = logging.getLogger("django_reliable_jobs")
 
-IDLE_SECONDS = (
-    10  # a connection idle for longer may have been cut by a firewall or a pooler: it is asked before it is used
-)
+IDLE_SECONDS = 10  # a connection idle for longer may have been cut by a firewall or a pooler: it is asked before use
 
-_thread = threading.local()  # .flag of the job that runs here, .querying its connection while it waits for an answer
+Shield = Callable[[], AbstractContextManager[None]]
+
+_thread = threading.local()  # of a thread that runs a job: .flag, .shield
+_querying: dict[int, BaseDatabaseWrapper] = {}  # by thread: the connection on which a job waits for an answer
 
 
 def make_usable() -> None:
@@ -38,20 +40,33 @@ def make_usable() -> None:
         connection.reliable_jobs_used_at = time.monotonic()  # type: ignore[attr-defined]
 
 
-def leave_clean() -> list[str]:
-    """Roll back and close what a job left open in this thread; return the aliases whose transaction was left open."""
+def leave_clean(*, discard: bool = False) -> list[str]:
+    """Roll back and close what a job left open in this thread; return the aliases whose transaction was left open.
+
+    `discard`: close every connection, as a query of the job was cancelled and the cancel may arrive late.
+    """
     left_open = []
     for connection in connections.all(initialized_only=True):
         if connection.connection is None:
             continue
-        if connection.in_atomic_block or not connection.get_autocommit():
+        is_open = connection.in_atomic_block or not connection.get_autocommit()
+        status = _status(connection)
+        if is_open or status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
             left_open.append(connection.alias)
             _close(connection)
-        elif connection.errors_occurred:
+        elif discard or connection.errors_occurred or status != TransactionStatus.IDLE:
             _close(connection)
         else:
             connection.reliable_jobs_used_at = time.monotonic()  # type: ignore[attr-defined]
     return left_open
+
+
+def _status(connection: BaseDatabaseWrapper) -> TransactionStatus:
+    # What the driver knows, as Django does not see a BEGIN that was executed, nor a query that was interrupted.
+    if connection.vendor != "postgresql":
+        return TransactionStatus.IDLE
+    status: TransactionStatus = connection.connection.info.transaction_status
+    return status
 
 
 def close_all() -> None:
@@ -60,30 +75,32 @@ def close_all() -> None:
         _close(connection)
 
 
-@contextmanager
-def guarded_by(flag: StopFlag) -> Iterator[None]:
-    """Make every query of this thread a safe point of the job inside the block, once its flag insists."""
-    _thread.flag = flag
-    _running[threading.get_ident()] = None
-    try:
-        yield
-    finally:
-        _thread.flag = None
-        _running.pop(threading.get_ident(), None)
+def guard(flag: StopFlag, shield: Shield) -> int:
+    """Make every query of this thread a safe point of its job, once its flag insists; return the thread's number.
+
+    Inside `shield` nothing interrupts the thread: a COMMIT must not be left half done.
+    """
+    _thread.flag, _thread.shield = flag, shield
+    return threading.get_ident()
 
 
-def cancel_query(thread: int) -> None:
-    """Cancel the query that a job waits for in this thread, if it waits for one."""
-    querying = _running.get(thread)
-    if querying is None or querying.connection is None:
-        return
+def unguard() -> None:
+    """End what `guard` began."""
+    _thread.flag = _thread.shield = None
+    _querying.pop(threading.get_ident(), None)
+
+
+def cancel_query(thread: int) -> bool:
+    """Cancel the query that a job waits for in this thread; return whether there was one."""
+    connection = _querying.get(thread)
+    raw = connection.connection if connection is not None else None
+    if raw is None:
+        return False
     try:
-        querying.connection.cancel_safe(timeout=2)
+        raw.cancel_safe(timeout=2)
     except psycopg.Error as error:  # the server is not reached; the next step follows all the same
         logger.warning("a query could not be cancelled: %s", str(error).strip())
-
-
-_running: dict[int, BaseDatabaseWrapper | None] = {}
+    return True
 
 
 def _watch_query(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
@@ -92,16 +109,27 @@ def _watch_query(execute: Callable[..., Any], sql: str, params: Any, many: bool,
         return execute(sql, params, many, context)
     if flag.insists:
         raise flag.interruption()
-    _running[threading.get_ident()] = context["connection"]
+    thread = threading.get_ident()
+    _querying[thread] = context["connection"]
     try:
         return execute(sql, params, many, context)
     finally:
-        _running[threading.get_ident()] = None
+        _querying.pop(thread, None)
 
 
-def _watch(connection: BaseDatabaseWrapper, **_: Any) -> None:
-    if _watch_query not in connection.execute_wrappers:
-        connection.execute_wrappers.append(_watch_query)
+def _watch(connection: Any, **_: Any) -> None:
+    if connection.vendor != "postgresql" or _watch_query in connection.execute_wrappers:
+        return
+    # First: Django takes away the last one when a block of the project's own wrapper ends.
+    connection.execute_wrappers.insert(0, _watch_query)
+    commit = connection._commit
+
+    def commit_shielded() -> None:
+        shield: Shield | None = getattr(_thread, "shield", None)
+        with shield() if shield is not None else nullcontext():
+            commit()
+
+    connection._commit = commit_shielded
 
 
 def watch_queries() -> None:

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from django_reliable_jobs import registry
-from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.loop import Loop
 from django_reliable_jobs.processes.pool import HeldJob
 
@@ -41,7 +40,7 @@ class Deadlines(Loop):
     def _check(self) -> float:
         now = time.monotonic()
         self._worker.check_limits()
-        running = self._worker.recorder.running()
+        running = self._worker.recorder.in_threads()
         for held in running:
             limit = _timeout_of(held)
             if held.flag.reason is None and limit and held.started and now - held.started > limit:
@@ -49,9 +48,8 @@ class Deadlines(Loop):
                 self._worker.recorder.flag([held.job.token], "timeout")
             if held.flag.reason is not None and held.flag.insists:
                 self._press(held, now)
-        self._last_step = {
-            token: at for token, at in self._last_step.items() if token in self._worker.recorder.tokens()
-        }
+        tokens = {held.job.token for held in running}
+        self._last_step = {token: at for token, at in self._last_step.items() if token in tokens}
         return CHECK_SECONDS
 
     def _press(self, held: HeldJob, now: float) -> None:
@@ -59,8 +57,7 @@ class Deadlines(Loop):
         if pressed < CANCEL_QUERY_AFTER or now - self._last_step.get(token, 0.0) < INTERRUPT_EVERY:
             return
         self._last_step[token] = now
-        if held.thread is not None:
-            connections.cancel_query(held.thread)
+        held.cancel_query()
         if pressed >= INTERRUPT_AFTER:
             held.interrupt()
         if pressed >= RECYCLE_AFTER:

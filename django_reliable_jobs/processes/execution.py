@@ -8,7 +8,7 @@ import time
 import traceback
 from asyncio import CancelledError
 from collections.abc import Callable
-from concurrent.futures import CancelledError as FutureCancelled
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -33,6 +33,7 @@ from django_reliable_jobs.exceptions import (
     Stopping,
 )
 from django_reliable_jobs.models import Attempt, Job
+from django_reliable_jobs.processes.errors import message_of, one_line, sqlstates_of, stored, traceback_of
 from django_reliable_jobs.retry import as_seconds
 
 logger = logging.getLogger("django_reliable_jobs")
@@ -50,14 +51,19 @@ INTERRUPTED = Outcome(
     error_message="the worker stopped before the job had ended",
 )
 
+CUT_FOR_GOOD = Outcome(
+    status=DEAD,
+    attempt=Attempt.Outcome.INTERRUPTED.value,
+    reason="its worker stopped before it had ended; max_attempts=1 allows no second start",
+    error_message="the worker stopped before the job had ended",
+)
+
 CallTask = Callable[[registry.Task[..., Any], list[Any], dict[str, Any]], Any]
 RECORDED = Outcome(status=SUCCEEDED, is_recorded=True)
 
 
-def execute(
-    job: ClaimedJob, flag: StopFlag, *, using: str, call: CallTask, leave: Callable[[], None]
-) -> Outcome | None:
-    """Run one claimed job and return its outcome, or None if it was replaced and has nothing to record.
+def execute(job: ClaimedJob, flag: StopFlag, *, using: str, call: CallTask, leave: Callable[[], None]) -> Outcome:
+    """Run one claimed job and return its outcome.
 
     `call` calls the task's function: in this thread, or on the event loop for coroutines. `leave` puts the thread in
     order afterwards and raises if the task left something behind that undoes its work. Never raises.
@@ -73,9 +79,11 @@ def execute(
         finally:
             leave()
     except BaseException as error:
+        if isinstance(error, MemoryError):
+            traceback.clear_frames(error.__traceback__)  # what the task had hoarded
         try:
             return _judge(task, job, flag, error)
-        except Exception as fault:  # a Snooze or Retry with a span that is none, a message that can't be formatted
+        except BaseException as fault:  # a Snooze or Retry with a span that is none, an exception that breaks who looks
             return _retry_or_die(task, job, fault)
 
 
@@ -108,12 +116,17 @@ def call_here(task: registry.Task[..., Any], args: list[Any], kwargs: dict[str, 
     return task.function(*args, **kwargs)
 
 
-def cut_off(job: ClaimedJob, flag: StopFlag) -> Outcome | None:
-    """Return the outcome of a job that still runs while its process exits; None: nothing may be recorded."""
+def cut_off(job: ClaimedJob, flag: StopFlag) -> Outcome:
+    """Return the outcome of a job that still runs while its process exits."""
     task = registry.find(job.task)
     if flag.reason == "shutdown" or flag.reason is None or task is None:
-        return INTERRUPTED
+        return _interrupted(job)
     return _judge(task, job, flag, flag.interruption())
+
+
+def unrecordable(error: BaseException) -> Outcome:
+    """Return the outcome of a job whose own outcome the database refuses."""
+    return _recorded(error, status=DEAD, reason=f"how it ended could not be recorded: {one_line(error)}")
 
 
 def context_of(job: ClaimedJob, flag: StopFlag, using: str) -> JobContext:
@@ -147,19 +160,25 @@ def _put_back_unknown(job: ClaimedJob) -> Outcome:
     return Outcome(status=SCHEDULED, delay=delay, uses_attempt=False, reason=reason)
 
 
-def _judge(task: registry.Task[..., Any], job: ClaimedJob, flag: StopFlag, error: BaseException) -> Outcome | None:
+def _interrupted(job: ClaimedJob, *, agreed: bool = False) -> Outcome:
+    # A task that looks, and ends where it looked, has chosen a point from which it can start again.
+    return INTERRUPTED if agreed or job.max_attempts > 1 else CUT_FOR_GOOD
+
+
+def _judge(task: registry.Task[..., Any], job: ClaimedJob, flag: StopFlag, error: BaseException) -> Outcome:
     if flag.reason is not None and _is_interruption(error):
         error = flag.interruption().with_traceback(error.__traceback__)
     match error:
         case LeaseLost():
-            logger.warning("job %s (%s) was replaced: its attempt ends without a record", job.id, job.task)
-            return None
+            # Replaced: what follows is not written. Or the lease was nearly lost, and the job is still this worker's.
+            logger.warning("job %s (%s) ends: %s", job.id, job.task, error)
+            return replace(_interrupted(job), error_message=message_of(error))
         case Stopping():
             if flag.reason == "cancel":
                 return _recorded(
                     error, status=CANCELLED, attempt=Attempt.Outcome.CANCELLED, reason="cancelled on request"
                 )
-            return INTERRUPTED
+            return _interrupted(job, agreed=flag.was_seen)
         case Cancel():
             reason = error.reason or "cancelled by its task"
             return _recorded(error, status=CANCELLED, attempt=Attempt.Outcome.CANCELLED, reason=reason)
@@ -182,15 +201,12 @@ def _judge(task: registry.Task[..., Any], job: ClaimedJob, flag: StopFlag, error
 
 def _is_interruption(error: BaseException) -> bool:
     # Cancelled on the event loop, or a query that was cancelled because the flag insists.
-    return (
-        isinstance(error, Interruption | CancelledError | FutureCancelled)
-        or getattr(error.__cause__, "sqlstate", None) == "57014"
-    )
+    return isinstance(error, Interruption | CancelledError) or "57014" in sqlstates_of(error)
 
 
 def _retry_or_die(task: registry.Task[..., Any], job: ClaimedJob, error: BaseException) -> Outcome:
     asked = error.after if isinstance(error, Retry) else None
-    reason = (error.reason if isinstance(error, Retry) else "") or _one_line(error)
+    reason = (error.reason if isinstance(error, Retry) else "") or one_line(error)
     policy = task.retry_policy
     try:
         if asked is not None:
@@ -201,7 +217,7 @@ def _retry_or_die(task: registry.Task[..., Any], job: ClaimedJob, error: BaseExc
             delay = policy.delay_after(_as_exception(error), attempt=job.attempt, max_attempts=job.max_attempts)
     except Exception as fault:
         logger.exception("the backoff of %s failed; its job %s is tried again after a minute", task.name, job.id)
-        delay, reason = 60.0, f"{reason} (and its backoff failed: {_one_line(fault)})"
+        delay, reason = 60.0, f"{reason} (and its backoff failed: {one_line(fault)})"
     if delay is None:
         logger.error(
             "job %s (%s) is dead after attempt %s: %s",
@@ -222,8 +238,8 @@ def _retry_or_die(task: registry.Task[..., Any], job: ClaimedJob, error: BaseExc
 def _as_exception(error: BaseException) -> BaseException:
     # SystemExit and KeyboardInterrupt raised by a task end its attempt like any failure, not the worker.
     if isinstance(error, JobTimeout):
-        return TimeoutError(_message(error))
-    return error if isinstance(error, Exception) else RuntimeError(_one_line(error))
+        return TimeoutError(message_of(error))
+    return error if isinstance(error, Exception) else RuntimeError(one_line(error))
 
 
 def _span(after: float | timedelta | datetime) -> float:
@@ -246,34 +262,8 @@ def _recorded(
         attempt=str(attempt),
         delay=delay,
         uses_attempt=uses_attempt,
-        reason=_stored(reason, 1000) if reason else None,
+        reason=stored(reason, 1000) if reason else None,
         error_class=f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."),
-        error_message=_stored(_message(error), settings.MAX_ERROR_CHARACTERS // 4),
-        traceback=_stored(_traceback(error), settings.MAX_ERROR_CHARACTERS),
+        error_message=stored(message_of(error), settings.MAX_ERROR_CHARACTERS // 4),
+        traceback=stored(traceback_of(error), settings.MAX_ERROR_CHARACTERS),
     )
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as fault:
-        return f"(its __str__ raised {type(fault).__name__})"
-
-
-def _one_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {_message(error)}".splitlines()[0][:500]
-
-
-def _traceback(error: BaseException) -> str:
-    try:
-        return "".join(traceback.format_exception(error))
-    except Exception:  # an exception whose own parts raise when they are formatted
-        return "".join(traceback.format_tb(error.__traceback__))
-
-
-def _stored(text: str, limit: int) -> str:
-    """Return the text as PostgreSQL can store it, its middle cut out if it is longer than `limit`."""
-    if len(text) > limit:
-        half = limit // 2 - 20
-        text = f"{text[:half]}\n… {len(text) - 2 * half} characters cut …\n{text[-half:]}"
-    return arguments.without_bad_characters(text)

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from django.db import Error as DatabaseError
+
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import claim, exchange, heartbeat, maintenance
 from django_reliable_jobs.engine.claim import Arm, ClaimedJob, Head
@@ -124,15 +126,19 @@ class Intake:
         in_hand = worker.recorder.in_hand
         free = max(worker.threads - in_hand, 0)
         successes = worker.recorder.successes()
-        written, claimed = exchange.exchange(
-            worker.using,
-            worker.identity.id,
-            successes,
-            arms,
-            limit=limit if arms else 0,
-            free=free,
-            alone=self._suspicion.may_claim(in_hand, free),
-        )
+        try:
+            written, claimed = exchange.exchange(
+                worker.using,
+                worker.identity.id,
+                successes,
+                arms,
+                limit=limit if arms else 0,
+                free=free,
+                alone=self._suspicion.may_claim(in_hand, free),
+            )
+        except DatabaseError as error:
+            worker.recorder.record_each_success(error)
+            return
         worker.recorder.settle(successes, written)
         for job in seated(claimed, seats):
             self._start(job)

@@ -6,7 +6,8 @@ import ctypes
 import inspect
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -24,7 +25,18 @@ from django_reliable_jobs.registry import Task
 class HeldJob:
     """A claimed job in the hands of this process. `started` and `ended` are of the monotonic clock."""
 
-    __slots__ = ("_interruptible", "_mutex", "cancel_coroutine", "ended", "flag", "job", "outcome", "started", "thread")
+    __slots__ = (
+        "_interruptible",
+        "_mutex",
+        "cancel_coroutine",
+        "ended",
+        "flag",
+        "job",
+        "outcome",
+        "started",
+        "thread",
+        "was_cancelled",
+    )
 
     def __init__(self, job: ClaimedJob) -> None:
         self.job = job
@@ -33,9 +45,16 @@ class HeldJob:
         self.ended: float | None = None
         self.outcome: Outcome | None = None
         self.thread: int | None = None
+        self.was_cancelled = False  # a query of it was
         self.cancel_coroutine: Callable[[], object] | None = None
         self._interruptible = False
         self._mutex = threading.Lock()
+
+    def cancel_query(self) -> None:
+        """Cancel the query that the task waits for."""
+        with self._mutex:  # so that the task can't end, and its connection serve another, before the cancel was sent
+            if self._interruptible and self.thread is not None and connections.cancel_query(self.thread):
+                self.was_cancelled = True
 
     def interrupt(self) -> None:
         """Raise the flag's interruption in the code of the task, if that is what runs at this moment."""
@@ -48,7 +67,7 @@ class HeldJob:
                 _raise_in(self.thread, type(self.flag.interruption()))
 
     def enter_task(self) -> None:
-        self.thread = threading.get_ident()
+        self.thread = connections.guard(self.flag, self._uninterrupted)
         self._interruptible = True
 
     def leave_task(self) -> None:
@@ -60,6 +79,17 @@ class HeldJob:
                     _raise_in(threading.get_ident(), None)
             except Interruption:  # arrived on the last step: the task has ended all the same
                 continue
+        connections.unguard()
+
+    @contextmanager
+    def _uninterrupted(self) -> Iterator[None]:
+        with self._mutex:
+            before, self._interruptible = self._interruptible, False
+            _raise_in(threading.get_ident(), None)  # it is sent again
+        try:
+            yield
+        finally:
+            self._interruptible = before
 
 
 def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
@@ -76,12 +106,14 @@ class Pool:
         *,
         using: str,
         report: Callable[[HeldJob], None],
-        on_start: Callable[[int, int | None], None] | None = None,
+        on_start: Callable[[int, int | None], None],
+        on_death: Callable[[str, BaseException], None],
     ) -> None:
         self.threads = threads
         self._using = using
         self._report = report
         self._on_start = on_start  # told the thread's number and the token that it runs, or None
+        self._on_death = on_death
         self._line: SimpleQueue[HeldJob | None] = SimpleQueue()
         self._event_loop = EventLoop()
         self._members: list[threading.Thread] = []
@@ -113,36 +145,59 @@ class Pool:
             self._line.put(None)
 
     def _run(self, number: int) -> None:
-        while (held := self._line.get()) is not None:
-            if self._on_start:
-                self._on_start(number, held.job.token)
-            connections.make_usable()
-            held.started = time.monotonic()
+        try:
+            while (held := self._line.get()) is not None:
+                self._run_job(number, held)
+        except BaseException as error:  # nothing that a task does should get here; if it does, its thread is gone
+            self._on_death(f"thread {number + 1}", error)
+        finally:
+            connections.close_all()
+
+    def _run_job(self, number: int, held: HeldJob) -> None:
+        self._on_start(number, held.job.token)
+        connections.make_usable()
+        held.started = time.monotonic()
+        if held.flag.reason != "lost":
             # A context of its own for each job: what one sets, the next does not see.
             held.outcome = copy_context().run(self._execute, held)
-            held.ended = time.monotonic()
-            if self._on_start:
-                self._on_start(number, None)
-            self._report(held)
-        connections.close_all()
+        held.ended = time.monotonic()
+        self._on_start(number, None)
+        self._report(held)
 
     def _execute(self, held: HeldJob) -> Outcome | None:
         def call(task: Task[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-            try:
-                with connections.guarded_by(held.flag):
-                    held.enter_task()
-                    if inspect.iscoroutinefunction(task.function):
-                        return self._event_loop.run(task.function, args, kwargs, held=held)
-                    return task.function(*args, **kwargs)
-            finally:
-                held.leave_task()
+            return _call_interruptibly(held, lambda: self._call(held, task, args, kwargs))
 
-        return execute(held.job, held.flag, using=self._using, call=call, leave=_leave_clean)
+        def leave() -> None:
+            left_open = connections.leave_clean(discard=held.was_cancelled)
+            if left_open:
+                aliases = ", ".join(left_open)
+                raise RuntimeError(
+                    f"the task left a transaction open on {aliases}; it was rolled back, so its writes are gone"
+                )
+
+        return execute(held.job, held.flag, using=self._using, call=call, leave=leave)
+
+    def _call(self, held: HeldJob, task: Task[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        if inspect.iscoroutinefunction(task.function):
+            return self._event_loop.run(task.function, args, kwargs, held=held)
+        return task.function(*args, **kwargs)
 
 
-def _leave_clean() -> None:
-    left_open = connections.leave_clean()
-    if left_open:
-        raise RuntimeError(
-            f"the task left a transaction open on {', '.join(left_open)}; it was rolled back, so its writes are gone"
-        )
+_NOTHING = object()
+
+
+def _call_interruptibly(held: HeldJob, call: Callable[[], Any]) -> Any:
+    """Call the task's code; an interruption that arrives when it has returned is too late: the task has won."""
+    result: Any = _NOTHING
+    try:
+        try:
+            held.enter_task()
+            result = call()
+        finally:
+            held.leave_task()
+    except Interruption:
+        held.leave_task()  # the interruption may have arrived before that began
+        if result is _NOTHING:
+            raise
+    return result

@@ -7,16 +7,20 @@ import threading
 import time
 from collections.abc import Collection, Sequence
 
+from django.db import Error as DatabaseError
+
 from django_reliable_jobs.context import StopReason
-from django_reliable_jobs.engine import lifecycle
+from django_reliable_jobs.engine import exchange, isolation, lifecycle
+from django_reliable_jobs.engine.isolation import Refused
 from django_reliable_jobs.engine.lifecycle import Ending
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.processes.execution import RELEASED, cut_off
+from django_reliable_jobs.processes.execution import RELEASED, cut_off, unrecordable
 from django_reliable_jobs.processes.pool import HeldJob
 
 logger = logging.getLogger("django_reliable_jobs")
 
 LOCKED_PAUSE = 0.05  # seconds until a row that somebody held is tried again
+REFUSED_PAUSE = 30.0  # seconds until a row that the database refused to change is tried again
 
 
 class Recorder:
@@ -29,15 +33,15 @@ class Recorder:
         self.using = using
         self.worker = worker
         self._held: dict[int, HeldJob] = {}
-        self._ended: list[HeldJob] = []
-        self._locked: list[HeldJob] = []
-        self._locked_until = 0.0
+        self._ended: list[HeldJob] = []  # the held whose ending waits to be written
+        self._not_before: dict[int, float] = {}  # when to try an ending again that could not be written
+        self._abandoned: dict[int, HeldJob] = {}  # no longer held, but a thread runs it still
         self._changing = threading.Lock()
 
     @property
     def in_hand(self) -> int:
-        """How many held jobs have not ended."""
-        return len(self._held) - len(self._ended) - len(self._locked)
+        """How many jobs have a thread or wait for one."""
+        return len(self._held) - len(self._ended) + len(self._abandoned)
 
     @property
     def is_empty(self) -> bool:
@@ -46,7 +50,7 @@ class Recorder:
     @property
     def all_recorded(self) -> bool:
         """Whether no ending waits to be written."""
-        return not self._ended and not self._locked
+        return not self._ended
 
     def holds(self, token: int) -> bool:
         return token in self._held
@@ -58,6 +62,12 @@ class Recorder:
     def running(self) -> list[HeldJob]:
         with self._changing:
             return [held for held in self._held.values() if held.started is not None and held.ended is None]
+
+    def in_threads(self) -> list[HeldJob]:
+        """Return what runs: the held jobs and the abandoned ones."""
+        with self._changing:
+            abandoned = list(self._abandoned.values())
+        return [*self.running(), *abandoned]
 
     def running_or_next(self) -> list[HeldJob]:
         """Return the held jobs that have not ended."""
@@ -71,8 +81,9 @@ class Recorder:
     def add_ended(self, held: HeldJob) -> None:
         """Take note of a job that has ended; one that is no longer held, or was replaced, is forgotten."""
         if held.job.token not in self._held:
-            return
-        if held.outcome is None or held.outcome.is_recorded:
+            with self._changing:
+                self._abandoned.pop(held.job.token, None)
+        elif held.outcome is None or held.outcome.is_recorded:
             self._forget([held.job.token])
         else:
             self._ended.append(held)
@@ -89,25 +100,46 @@ class Recorder:
                     flag.reason = reason if flag.reason is None or reason == "lost" else flag.reason
                     flag.raised_at, flag.insists = now, insists
 
-    def abandon(self) -> None:
-        """Forget every held job: the lease was lost, and with it the right to record anything."""
+    def abandon(self, unstarted: Sequence[HeldJob]) -> None:
+        """Forget every held job: the lease was lost, and with it the right to record anything.
+
+        What a thread runs at this moment still counts as in hand, and is pressed to end. `unstarted` will not start.
+        """
         self.flag(None, "lost")
+        gone = {held.job.token for held in unstarted}
         with self._changing:
+            self._abandoned |= {
+                token: held for token, held in self._held.items() if held.ended is None and token not in gone
+            }
             self._held.clear()
         self._ended.clear()
-        self._locked.clear()
+        self._not_before.clear()
 
     def successes(self) -> list[Ending]:
         """Return the successes that wait to be recorded by an exchange."""
-        self._admit_locked()
-        return [_ending(held) for held in self._ended if held.outcome.status == Job.Status.SUCCEEDED]  # type: ignore[union-attr]
+        return [_ending(held) for held in self._due() if held.outcome.status == Job.Status.SUCCEEDED]  # type: ignore[union-attr]
+
+    def record_each_success(self, error: DatabaseError) -> None:
+        """Record successes after the database has refused an exchange because of one of them.
+
+        Raises the error if it is no row's fault, or that of a row which was to be claimed.
+        """
+        if not isolation.is_of_a_row(error):
+            raise error
+        successes = self.successes()
+        written, refused = isolation.write_each(lambda batch: exchange.exchange(self.using, 0, batch)[0], successes)
+        self._settle_each(successes, written, refused)
+        if not refused:
+            raise error
 
     def record_others(self) -> None:
         """Record every ending that is not a success."""
-        self._admit_locked()
-        others = [_ending(held) for held in self._ended if held.outcome.status != Job.Status.SUCCEEDED]  # type: ignore[union-attr]
+        others = [_ending(held) for held in self._due() if held.outcome.status != Job.Status.SUCCEEDED]  # type: ignore[union-attr]
         if others:
-            self.settle(others, lifecycle.end(self.using, others, worker=self.worker))
+            written, refused = isolation.write_each(
+                lambda batch: lifecycle.end(self.using, batch, worker=self.worker), others
+            )
+            self._settle_each(others, written, refused)
 
     def release(self, unstarted: Sequence[HeldJob]) -> None:
         """Give back jobs that no thread has started: they keep their place in the line and use no attempt."""
@@ -134,26 +166,36 @@ class Recorder:
         if not missing:
             return
         locked, written_before, replaced = lifecycle.sort_out(self.using, missing)
-        self._put_off({each.token for each in locked})
+        self._put_off([each.token for each in locked], LOCKED_PAUSE)
         self._forget([each.token for each in [*written_before, *replaced]])
         for each in replaced:
             logger.warning("job %s was replaced: what its attempt came to is dropped", each.job_id)
 
-    def _put_off(self, tokens: set[int]) -> None:
-        self._locked += [held for held in self._ended if held.job.token in tokens]
-        self._ended = [held for held in self._ended if held.job.token not in tokens]
-        self._locked_until = time.monotonic() + LOCKED_PAUSE
+    def _settle_each(self, endings: Sequence[Ending], written: set[int], refused: Sequence[Refused]) -> None:
+        unwritable = {ending.token for ending, _ in refused}
+        self.settle([each for each in endings if each.token not in unwritable], written)
+        for ending, error in refused:
+            logger.error("how job %s ended can't be recorded: %s", ending.job_id, error)
+            if ending.outcome.status == Job.Status.DEAD:
+                self._put_off([ending.token], REFUSED_PAUSE)
+            else:
+                self._held[ending.token].outcome = unrecordable(error)
 
-    def _admit_locked(self) -> None:
-        if self._locked and time.monotonic() >= self._locked_until:
-            self._ended += self._locked
-            self._locked = []
+    def _put_off(self, tokens: Sequence[int], pause: float) -> None:
+        self._not_before |= dict.fromkeys(tokens, time.monotonic() + pause)
+
+    def _due(self) -> list[HeldJob]:
+        if not self._not_before:
+            return self._ended
+        now = time.monotonic()
+        return [held for held in self._ended if self._not_before.get(held.job.token, 0.0) <= now]
 
     def _forget(self, tokens: Sequence[int]) -> None:
         gone = set(tokens)
         with self._changing:
             for token in gone:
                 self._held.pop(token, None)
+                self._not_before.pop(token, None)
         self._ended = [held for held in self._ended if held.job.token not in gone]
 
 

@@ -57,13 +57,15 @@ class Shutdown:
     def _only_stuck_left(self) -> bool:
         """Return whether nothing is left but jobs that were pressed in vain."""
         limit = time.monotonic() - RECYCLE_AFTER
-        stuck = [held for held in self._recorder.running() if held.flag.insists and held.flag.raised_at < limit]
+        stuck = [held for held in self._recorder.in_threads() if held.flag.insists and held.flag.raised_at < limit]
         return self._recorder.in_hand == len(stuck) and self._recorder.all_recorded
 
     def _leave(self) -> int:
         worker, grace = self._worker, time.monotonic() + GRACE_SECONDS
         self._try(grace, self._record)
         worker.stop_parts()
+        worker.collect(timeout=0)  # what the housekeeping had claimed
+        self._try(grace, lambda: self._recorder.release(worker.pool.take_back()))
         # Last: from here on a job that was cut may run elsewhere, and this process has nothing to do but exit.
         cut = self._try(grace, self._recorder.cut_running) or 0
         if cut:
@@ -76,7 +78,11 @@ class Shutdown:
         self._recorder.record_others()
         successes = self._recorder.successes()
         if successes:
-            written, _ = exchange.exchange(self._worker.using, self._worker.identity.id, successes)
+            try:
+                written, _ = exchange.exchange(self._worker.using, self._worker.identity.id, successes)
+            except DatabaseError as error:
+                self._recorder.record_each_success(error)
+                return
             self._recorder.settle(successes, written)
 
     def _try(self, deadline: float, action: Callable[[], T]) -> T | None:

@@ -68,7 +68,9 @@ class Worker:
         self._is_patient = False
         self._last_report = time.monotonic()
         self._inbox: SimpleQueue[HeldJob | ClaimedJob | str] = SimpleQueue()
-        self.pool = Pool(threads, using=using, report=self._inbox.put, on_start=self.vitals.started)
+        self.pool = Pool(
+            threads, using=using, report=self._inbox.put, on_start=self.vitals.started, on_death=self._part_died
+        )
         self._heartbeat = Heartbeat(self, on_death=self._part_died)
         self._housekeeping = Housekeeping(self, on_death=self._part_died)
         self._listener = Listener(self, on_death=self._part_died)
@@ -201,8 +203,7 @@ class Worker:
 
     def _start_over(self) -> None:
         logger.error("worker %s was declared lost; it drops its jobs and starts over", self.identity)
-        self.recorder.abandon()
-        self.pool.take_back()
+        self.recorder.abandon(self.pool.take_back())
         self.identity = heartbeat.new_identity(self.identity.host, self.identity.pid)
         self._intake.forget()
         self._until_reached(self._register)
