@@ -15,6 +15,7 @@ REGISTER = """
 INSERT INTO django_reliable_jobs_worker (id, host, pid, queues, excluded_queues, threads, expires_at)
 VALUES (%(id)s, %(host)s, %(pid)s, %(queues)s, %(excluded)s, %(threads)s,
         clock_timestamp() + make_interval(secs => %(lease)s))
+    ON CONFLICT (id) DO NOTHING
 """
 
 RENEW = """
@@ -68,7 +69,7 @@ def register(
     excluded: Sequence[str],
     threads: int,
 ) -> None:
-    """Insert the worker's row; its lease begins."""
+    """Insert the worker's row; its lease begins. Safe to repeat when the answer was lost."""
     _execute(
         using,
         REGISTER,

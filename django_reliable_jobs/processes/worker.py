@@ -10,7 +10,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
 from django.db import Error as DatabaseError
-from django.db import OperationalError
+from django.db import InterfaceError, InternalError, OperationalError
 
 from django_reliable_jobs.engine import heartbeat
 from django_reliable_jobs.engine.claim import ClaimedJob
@@ -229,7 +229,7 @@ class Worker:
         while not self.stops_asked:
             try:
                 return action()
-            except OperationalError as error:
+            except (OperationalError, InternalError, InterfaceError) as error:  # InternalError: it is read-only
                 failures += 1
                 self.lost_connection(error, failures)
 
