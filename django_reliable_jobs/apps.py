@@ -10,7 +10,7 @@ class ReliableJobsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from django_reliable_jobs import checks, registry
+        from django_reliable_jobs import checks, discovery
 
         checks.register()
-        registry.autodiscover()
+        discovery.autodiscover()

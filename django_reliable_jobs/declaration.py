@@ -7,75 +7,16 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 from django_reliable_jobs.exceptions import InvalidArguments, InvalidTask
-from django_reliable_jobs.limits import Concurrency, Rate
-from django_reliable_jobs.retry import LONGEST_SPAN, Backoff, as_seconds, exponential
-
-if TYPE_CHECKING:
-    from django_reliable_jobs.registry import Task
+from django_reliable_jobs.retry import LONGEST_SPAN, as_seconds
+from django_reliable_jobs.task_options import DEFAULTS, Choices, UniqueKey
 
 MAX_NAME = 255
 MAX_QUEUE_NAME = 64
 
 T = TypeVar("T")
-UniqueRule = bool | str | Sequence[str] | Callable[..., str] | None
-UniqueKey = tuple[str, ...] | Callable[..., str] | None  # the rule in its stored form
-OnDuplicate = Literal["keep", "replace", "postpone", "raise"]
-
-
-class Options(TypedDict, total=False):
-    """The options of `@task`, but `takes_context`, which decides what type the task has."""
-
-    name: str | None
-    aliases: Sequence[str]
-    queue_name: str
-    priority: int
-    max_attempts: int | None
-    backoff: Backoff
-    retry_on: type[BaseException] | Sequence[type[BaseException]]
-    give_up_on: type[BaseException] | Sequence[type[BaseException]]
-    timeout: float | timedelta | None
-    atomic: bool
-    unique: UniqueRule
-    unique_until: Literal["end", "start"]
-    on_duplicate: OnDuplicate
-    concurrency: int | Concurrency | None
-    rate_limit: str | Rate | None
-    expires: float | timedelta | None
-    on_dead: Task[..., Any] | str | None
-
-
-class Choices(TypedDict, total=False):
-    """What `Task.using()` chooses for the jobs enqueued through it; None is no choice."""
-
-    queue_name: str | None
-    priority: int | None
-    run_after: datetime | timedelta | None
-    unique_key: str | None
-    database: str | None
-
-
-DEFAULTS: Options = {
-    "name": None,
-    "aliases": (),
-    "queue_name": "default",
-    "priority": 0,
-    "max_attempts": None,
-    "backoff": exponential(),
-    "retry_on": (Exception,),
-    "give_up_on": (),
-    "timeout": None,
-    "atomic": False,
-    "unique": None,
-    "unique_until": "end",
-    "on_duplicate": "keep",
-    "concurrency": None,
-    "rate_limit": None,
-    "expires": None,
-    "on_dead": None,
-}
 
 
 def check_function(function: Any) -> None:

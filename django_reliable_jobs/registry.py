@@ -11,10 +11,10 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from django_reliable_jobs import declaration, limits
-from django_reliable_jobs.declaration import DEFAULTS, Choices, OnDuplicate, Options, UniqueKey
 from django_reliable_jobs.exceptions import InvalidArguments, InvalidTask, UnknownTask
 from django_reliable_jobs.limits import Concurrency, Rate
 from django_reliable_jobs.retry import DEFAULT_POLICY, RetryPolicy
+from django_reliable_jobs.task_options import DEFAULTS, Choices, OnDuplicate, Options, UniqueKey
 
 if TYPE_CHECKING:
     from django_reliable_jobs.context import JobContext
@@ -266,30 +266,3 @@ def all_tasks() -> list[Task[..., Any]]:
 def declared_limits() -> dict[tuple[str, str], Concurrency | Rate]:
     """Return what the declared tasks say of each limit, by its kind and name."""
     return {place: limit for declared in all_tasks() for place, limit in declared.limits().items()}
-
-
-def autodiscover() -> None:
-    """Import the `tasks` module of each installed app, and TASK_MODULES. An error in one is raised, never swallowed."""
-    from django.apps import apps
-    from django.utils.module_loading import module_has_submodule
-
-    from django_reliable_jobs import conf
-
-    for config in apps.get_app_configs():
-        if config.module is not None and module_has_submodule(config.module, "tasks"):
-            importlib.import_module(f"{config.name}.tasks")
-    for module in conf.task_modules():
-        _import_task_module(module)
-
-
-def _import_task_module(module: str) -> None:
-    from django.core.exceptions import ImproperlyConfigured
-
-    try:
-        importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # something that the module imports is missing
-        raise ImproperlyConfigured(
-            f"RELIABLE_JOBS['TASK_MODULES'] names {module!r}, but there is no module {error.name!r}."
-        ) from error
