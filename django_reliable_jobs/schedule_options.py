@@ -98,7 +98,7 @@ class ScheduleOptions:
     def from_columns(cls, columns: Mapping[str, Any]) -> ScheduleOptions:
         """Make the options that a row's columns hold. Raises InvalidSchedule."""
         values = {each.name: columns[each.name] for each in fields(cls) if each.name in columns}
-        if not isinstance(values.get("recurrence"), Recurrence):
+        if isinstance(values.get("recurrence"), Mapping):
             try:
                 values["recurrence"] = recurrence.from_dict(values["recurrence"])
             except InvalidRecurrence as error:

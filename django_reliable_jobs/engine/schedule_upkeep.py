@@ -7,6 +7,8 @@ end.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Q
@@ -17,6 +19,7 @@ from django_reliable_jobs.engine import slots
 from django_reliable_jobs.engine.maintenance import DELETE_OLD_JOBS
 from django_reliable_jobs.engine.slots import NOW
 from django_reliable_jobs.engine.transaction import short_transaction
+from django_reliable_jobs.exceptions import InvalidRecurrence
 from django_reliable_jobs.models import Schedule
 
 logger = logging.getLogger("django_reliable_jobs")
@@ -127,3 +130,28 @@ def _sweep(using: str, statement: str, **parameters: Any) -> int | None:
         cursor.execute(statement, {"moment": clock.moment(), "batch": BATCH, **parameters})
         last: int | None = cursor.fetchone()[0]
         return last
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A schedule whose next runs are no longer those that were planned when it was last decided."""
+
+    name: str
+    planned: list[datetime]
+    now: list[datetime]
+
+
+def find_moved(using: str) -> list[Moved]:
+    """Return the schedules whose next runs another version of croniter or of the time zone database has moved."""
+    moved = []
+    rows = Schedule.objects.using(using).filter(Q(paused_at=None) | Q(resume_at__isnull=False)).order_by("name")
+    for schedule in rows.iterator():
+        planned = [datetime.fromisoformat(each) for each in schedule.planned]
+        after = max(schedule.decided_until, schedule.resume_at or schedule.decided_until)
+        try:
+            runs = slots.timeline_of(schedule).first_few(after, slots.PLANNED)
+        except InvalidRecurrence:
+            runs = []
+        if runs != planned:
+            moved.append(Moved(schedule.name, planned, runs))
+    return moved

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import IntegrityError, connections, transaction
+from django.db.models.functions import Now
 
 from django_reliable_jobs import arguments, registry
 from django_reliable_jobs.conf import settings
@@ -19,7 +20,7 @@ from django_reliable_jobs.engine import enqueue, insert, slots
 from django_reliable_jobs.engine.transaction import short_transaction
 from django_reliable_jobs.engine.wakeup import notify_schedulers
 from django_reliable_jobs.exceptions import DuplicateJob, InvalidSchedule, UnknownSchedule, UnknownTask
-from django_reliable_jobs.models import Job, Schedule
+from django_reliable_jobs.models import Job, Leader, Schedule
 from django_reliable_jobs.registry import Placement
 from django_reliable_jobs.schedule_options import (
     FIELDS,
@@ -30,6 +31,8 @@ from django_reliable_jobs.schedule_options import (
     from_json,
 )
 from django_reliable_jobs.slots import Timeline
+
+OFFICE = "scheduler"  # of the leader who decides slots
 
 DELETE = """
 WITH slots AS (
@@ -47,6 +50,20 @@ def find(using: str, name: str) -> Schedule:
     if schedule is None:
         raise UnknownSchedule(f"there is no schedule {name!r}")
     return schedule
+
+
+def find_broken(using: str) -> list[Schedule]:
+    """Return the schedules that can't be decided, by name."""
+    return list(Schedule.objects.using(using).exclude(error="").order_by("name"))
+
+
+def find_overdue_without_leader(using: str) -> Schedule | None:
+    """Return the schedule that is due longest, if nobody leads who would decide it."""
+    moment = slots.now(using)
+    if Leader.objects.using(using).filter(name=OFFICE, expires_at__gt=Now()).exists():
+        return None
+    due = Schedule.objects.using(using).filter(next_run_at__lte=moment, error="")
+    return due.order_by("next_run_at").first()
 
 
 def check(task: str, options: ScheduleOptions) -> None:

@@ -21,6 +21,7 @@ from django.db import Error as DatabaseError
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import heartbeat, leader, reconcile, tick, wakeup
 from django_reliable_jobs.engine.leader import Candidate
+from django_reliable_jobs.engine.schedules import OFFICE
 from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.listener import Listener
 from django_reliable_jobs.processes.loop import pause_after
@@ -28,7 +29,6 @@ from django_reliable_jobs.processes.upkeep import Upkeep, Watchdog
 
 logger = logging.getLogger("django_reliable_jobs")
 
-OFFICE = "scheduler"
 STANDBY_SECONDS = 1.0  # how often a scheduler that does not lead looks whether it may
 TRUST = 0.8  # of a term, counted from before it was renewed: what is left is for clocks and round trips
 PART_DIED = 70  # EX_SOFTWARE

@@ -8,11 +8,27 @@ from django.db import OperationalError, ProgrammingError, connections
 
 from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.management.jobs.changing import add_cancel, add_prune, add_retry
+from django_reliable_jobs.management.jobs.checking import add_check
 from django_reliable_jobs.management.jobs.listing import add_list
 from django_reliable_jobs.management.jobs.pausing import add_pause, add_resume
 from django_reliable_jobs.management.jobs.report import Report
+from django_reliable_jobs.management.jobs.scheduling import add_backfill, add_sync_schedules
 from django_reliable_jobs.management.jobs.showing import add_show
 from django_reliable_jobs.management.jobs.status import add_status
+
+VERBS = (
+    add_status,
+    add_check,
+    add_list,
+    add_show,
+    add_retry,
+    add_cancel,
+    add_pause,
+    add_resume,
+    add_prune,
+    add_sync_schedules,
+    add_backfill,
+)
 
 
 class Command(BaseCommand):
@@ -20,7 +36,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         verbs = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
-        for add in (add_status, add_list, add_show, add_retry, add_cancel, add_pause, add_resume, add_prune):
+        for add in VERBS:
             add(verbs)
 
     def handle(self, *args: Any, **options: Any) -> None:
