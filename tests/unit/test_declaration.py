@@ -102,6 +102,10 @@ REFUSED_OPTIONS = [
         [0, -1, "60", True, timedelta(0), timedelta(-1), float("nan"), 4e9],
         "expires must be a number of seconds",
     ),
+    ("timeout", [0, -1, "60", True, timedelta(0)], "timeout must be a number of seconds or a timedelta, more than 0"),
+    ("atomic", [1, None, "yes"], "atomic must be True or False"),
+    ("concurrency", ["3", 1.5], "concurrency must be a whole number from 1"),
+    ("rate_limit", [10, ("10/s",)], "rate_limit must be starts in a second, a minute or an hour"),
     ("on_dead", [1, charge, lambda job_id: None], "on_dead must be a task or the name of one"),
     ("takes_context", [1, None, "yes"], "takes_context must be True or False"),
 ]
@@ -116,6 +120,10 @@ def test_it_refuses_an_option_that_can_not_hold_and_says_what_can(option: str, v
     message = refusal(charge, **{option: value})
     assert wanted in message
     assert "charge" in message or option == "name", "the message names the task"
+
+
+def test_each_option_is_refused_in_one_of_these_tests() -> None:
+    assert {option for option, _, _ in REFUSED_OPTIONS} == {*DEFAULTS, "takes_context"}
 
 
 ACCEPTED_OPTIONS: list[tuple[str, Any, str, Any]] = [
@@ -138,6 +146,9 @@ ACCEPTED_OPTIONS: list[tuple[str, Any, str, Any]] = [
     ("expires", 0.5, "expires", timedelta(milliseconds=500)),
     ("expires", timedelta(days=1), "expires", timedelta(days=1)),
     ("expires", None, "expires", None),
+    ("timeout", 60, "timeout", timedelta(minutes=1)),
+    ("timeout", None, "timeout", None),
+    ("atomic", True, "atomic", True),
     ("on_dead", "shop.bury", "on_dead", "shop.bury"),
     ("on_dead", None, "on_dead", None),
 ]
