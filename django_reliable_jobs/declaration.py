@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from django_reliable_jobs.exceptions import InvalidArguments, InvalidTask
-from django_reliable_jobs.retry import LONGEST_SPAN, as_seconds
+from django_reliable_jobs.retry import LONGEST_SPAN, RetryPolicy, as_seconds
 from django_reliable_jobs.task_options import DEFAULTS, Choices, UniqueKey
 
 MAX_NAME = 255
@@ -125,6 +125,13 @@ class Declaration:
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 32_767:
             raise self.refuse("max_attempts", value, "a whole number from 1 to 32767 (1: never tried again)")
         return value
+
+    def retry_policy(self, backoff: Any, retry_on: Any, give_up_on: Any) -> RetryPolicy:
+        return RetryPolicy(
+            backoff=self.backoff(backoff),
+            retry_on=self.exception_classes("retry_on", retry_on),
+            give_up_on=self.exception_classes("give_up_on", give_up_on),
+        )
 
     def backoff(self, value: Any) -> Any:
         if not callable(value):

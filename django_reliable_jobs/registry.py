@@ -188,11 +188,7 @@ def declare(function: Callable[..., R], *, takes_context: bool = False, **option
         queue_name=check.queue_name(given["queue_name"]),
         priority=check.priority(given["priority"]),
         max_attempts=check.max_attempts(given["max_attempts"]),
-        retry_policy=RetryPolicy(
-            backoff=check.backoff(given["backoff"]),
-            retry_on=check.exception_classes("retry_on", given["retry_on"]),
-            give_up_on=check.exception_classes("give_up_on", given["give_up_on"]),
-        ),
+        retry_policy=check.retry_policy(given["backoff"], given["retry_on"], given["give_up_on"]),
         signature=(signature := check.signature(function, takes_context)),
         timeout=check.span("timeout", given["timeout"]),
         atomic=check.atomic(given["atomic"], function),
