@@ -170,11 +170,11 @@ def _is_any_expired(using: str, seen: list[int]) -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def rescue_dead(using: str, worker_id: int, *, started: Collection[int], cause: str) -> int:
+def rescue_dead(using: str, worker_id: int, *, started: Collection[int] | None, cause: str) -> int:
     """Take the jobs of one worker whose process is known to be dead, without waiting for its lease; return how many.
 
-    `started` are the tokens that its threads had begun: the others never ran and are given back uncounted. `cause` is
-    kept with the attempts ("killed by signal 9").
+    `started` are the tokens that it had begun and not recorded: the others never ran and are given back uncounted;
+    None: any may have run. `cause` is kept with the attempts ("killed by signal 9").
     """
     rescued = 0
     while True:

@@ -106,13 +106,13 @@ class Pool:
         *,
         using: str,
         report: Callable[[HeldJob], None],
-        on_start: Callable[[int, int | None], None],
+        on_start: Callable[[int], None],
         on_death: Callable[[str, BaseException], None],
     ) -> None:
         self.threads = threads
         self._using = using
         self._report = report
-        self._on_start = on_start  # told the thread's number and the token that it runs, or None
+        self._on_start = on_start  # told the token, before anything of the job is done
         self._on_death = on_death
         self._line: SimpleQueue[HeldJob | None] = SimpleQueue()
         self._event_loop = EventLoop()
@@ -147,21 +147,20 @@ class Pool:
     def _run(self, number: int) -> None:
         try:
             while (held := self._line.get()) is not None:
-                self._run_job(number, held)
+                self._run_job(held)
         except BaseException as error:  # nothing that a task does should get here; if it does, its thread is gone
             self._on_death(f"thread {number + 1}", error)
         finally:
             connections.close_all()
 
-    def _run_job(self, number: int, held: HeldJob) -> None:
-        self._on_start(number, held.job.token)
+    def _run_job(self, held: HeldJob) -> None:
+        self._on_start(held.job.token)
         connections.make_usable()
         held.started = time.monotonic()
         if held.flag.reason != "lost":
             # A context of its own for each job: what one sets, the next does not see.
             held.outcome = copy_context().run(self._execute, held)
         held.ended = time.monotonic()
-        self._on_start(number, None)
         self._report(held)
 
     def _execute(self, held: HeldJob) -> Outcome | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from django.db import Error as DatabaseError
 
@@ -29,9 +29,10 @@ class Recorder:
     Used by the worker's own thread; the heartbeat only reads `tokens` and raises flags.
     """
 
-    def __init__(self, using: str, worker: str) -> None:
+    def __init__(self, using: str, worker: str, *, on_settled: Callable[[Collection[int]], None]) -> None:
         self.using = using
         self.worker = worker
+        self._on_settled = on_settled  # told the tokens of jobs that this process has nothing more to do with
         self._held: dict[int, HeldJob] = {}
         self._ended: list[HeldJob] = []  # the held whose ending waits to be written
         self._not_before: dict[int, float] = {}  # when to try an ending again that could not be written
@@ -81,6 +82,7 @@ class Recorder:
     def add_ended(self, held: HeldJob) -> None:
         """Take note of a job that has ended; one that is no longer held, or was replaced, is forgotten."""
         if held.job.token not in self._held:
+            self._on_settled([held.job.token])
             with self._changing:
                 self._abandoned.pop(held.job.token, None)
         elif held.outcome is None or held.outcome.is_recorded:
@@ -106,6 +108,7 @@ class Recorder:
         What a thread runs at this moment still counts as in hand, and is pressed to end. `unstarted` will not start.
         """
         self.flag(None, "lost")
+        self._on_settled(self.tokens())
         gone = {held.job.token for held in unstarted}
         with self._changing:
             self._abandoned |= {
@@ -191,6 +194,7 @@ class Recorder:
         return [held for held in self._ended if self._not_before.get(held.job.token, 0.0) <= now]
 
     def _forget(self, tokens: Sequence[int]) -> None:
+        self._on_settled(tokens)
         gone = set(tokens)
         with self._changing:
             for token in gone:

@@ -38,7 +38,7 @@ PARENT_PIPE = "RELIABLE_JOBS_PARENT"  # the file descriptor that closes when the
 class Child:
     """One place in the fleet: a worker process, its vitals, and the process that follows it."""
 
-    def __init__(self, number: int, command: Sequence[str], vitals: Path, threads: int) -> None:
+    def __init__(self, number: int, command: Sequence[str], vitals: Path) -> None:
         self.number = number
         self.process: subprocess.Popen[bytes] | None = None
         self.start_at = 0.0
@@ -47,11 +47,10 @@ class Child:
         self.killed_because: str | None = None
         self._command = command
         self._path = vitals
-        self._threads = threads
-        self.vitals = Vitals.create(vitals, threads)
+        self.vitals = Vitals.create(vitals)
 
     def start(self, parent_pipe: int) -> None:
-        self.vitals = Vitals.create(self._path, self._threads)
+        self.vitals = Vitals.create(self._path)
         environment = {**os.environ, ENVIRONMENT: str(self._path), PARENT_PIPE: str(parent_pipe)}
         self.process = subprocess.Popen(self._command, env=environment, pass_fds=[parent_pipe])  # noqa: S603 - our own command
         self.started_at, self.killed_because = time.monotonic(), None
@@ -85,7 +84,6 @@ class Supervisor:
         *,
         command: Sequence[str],
         processes: int,
-        threads: int,
         using: str,
         shutdown_timeout: float,
         max_memory: int | None = None,
@@ -104,7 +102,7 @@ class Supervisor:
         self._pipe = os.pipe()
         os.set_inheritable(self._pipe[0], True)
         folder = Path(self._folder.name)
-        self._children = [Child(number, command, folder / str(number), threads) for number in range(processes)]
+        self._children = [Child(number, command, folder / str(number)) for number in range(processes)]
 
     def request_stop(self) -> None:
         """Pass the wish on to every child; asked again, they hurry. Safe in a signal handler."""

@@ -59,8 +59,8 @@ class Worker:
         self.shutdown_timeout = shutdown_timeout
         self.jobs_left = max_jobs
         self.identity = heartbeat.new_identity(socket.gethostname(), os.getpid())
-        self.recorder = Recorder(using, str(self.identity))
-        self.vitals = vitals or Vitals.of_one(threads)
+        self.vitals = vitals or Vitals.of_one()
+        self.recorder = Recorder(using, str(self.identity), on_settled=self.vitals.settled)
         self.stops_asked = 0
         self._burst = burst
         self._max_memory = max_memory

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 
 import psutil
+from django.db import connection, transaction
 
 from django_reliable_jobs.models import Attempt, Job, Worker
 from tests import tasks
@@ -58,9 +59,33 @@ def test_what_a_killed_child_had_not_started_is_not_counted(start_worker: StartW
     after = [job.pk for job in tasks.nothing.enqueue_many([{}] * 100)]
     wait_for(lambda: not Job.objects.filter(pk__in=after).exclude(status="SUCCEEDED").exists(), what="the neighbours")
     wait_for(lambda: Job.objects.filter(pk=poison.pk, status="DEAD").exists(), timeout=90, what="the end of the poison")
-    assert not Attempt.objects.exclude(job=poison).exists()
+    assert not Attempt.objects.filter(job__in=after).exists()
     assert list(poison.attempts.values_list("outcome", flat=True)) == ["lost"] * 3
     assert "SIGSEGV" in poison.attempts.first().error_message
+
+
+def test_a_job_that_a_killed_child_had_run_but_not_recorded_is_a_loss(start_worker: StartWorker) -> None:
+    start_two(start_worker, "--threads", "1")
+    job = tasks.slow.enqueue(0.5)
+    victim = wait_for(lambda: Effect.objects.first(), what="the job to begin").pid
+    with transaction.atomic():
+        Job.objects.select_for_update().get(pk=job.pk)  # so that its success can't be recorded
+        wait_for(lambda: Effect.objects.filter(name="slow ends").exists(), what="the job to end")
+        wait_for(lambda: writer_is_idle(), what="the report of its end")
+        os.kill(victim, signal.SIGSTOP)
+    os.kill(victim, signal.SIGKILL)
+    wait_for(lambda: Job.objects.filter(pk=job.pk, status="SUCCEEDED").exists(), what="the second run")
+    assert list(job.attempts.values_list("claim", "outcome")) == [(1, "lost")]
+
+
+def writer_is_idle() -> bool:
+    """Return whether the session that wrote the last effect has nothing more to do."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle'"
+            " AND query LIKE 'INSERT INTO \"tests_effect\"%%'"
+        )
+        return bool(cursor.fetchone()[0])
 
 
 def test_a_child_that_hangs_is_replaced(start_worker: StartWorker) -> None:

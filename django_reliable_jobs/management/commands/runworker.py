@@ -170,7 +170,7 @@ def _worker(options: dict[str, Any]) -> Worker:
         shutdown_timeout=options["shutdown_timeout"],
         max_jobs=options["max_jobs"],
         max_memory=options["max_memory"],
-        vitals=Vitals.of_this_process(threads),
+        vitals=Vitals.of_this_process(),
     )
 
 
@@ -179,7 +179,6 @@ def _supervisor(options: dict[str, Any]) -> Supervisor:
     return Supervisor(
         command=_without_processes(autoreload.get_child_arguments()),
         processes=options["processes"],
-        threads=options["threads"],
         using=_database(options),
         shutdown_timeout=options["shutdown_timeout"],
         max_memory=options["max_memory"],
