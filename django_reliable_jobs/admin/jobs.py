@@ -22,7 +22,7 @@ from django_reliable_jobs.engine.inspection import WIDE_COLUMNS, as_local
 from django_reliable_jobs.models import Attempt, Job
 
 MOST_ATTEMPTS = 20
-LARGEST_ID = 2**63 - 1
+LONGEST_ID = 19  # digits
 SHORT_JSON = 80
 PRE_STYLE = "white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; padding: 0"
 
@@ -116,9 +116,8 @@ class JobAdmin(ReadOnlyAdmin):
     ) -> tuple[QuerySet[Job], bool]:
         """Find an id exactly, else tasks by the beginning of their name: no join, so no DISTINCT."""
         term = search_term.strip()
-        if term.isascii() and term.isdigit():
-            number = int(term)
-            return (queryset.filter(pk=number) if number <= LARGEST_ID else queryset.none()), False
+        if term.isascii() and term.isdigit() and len(term) <= LONGEST_ID:
+            return queryset.filter(pk=int(term)), False
         return (queryset.filter(task__startswith=term) if term else queryset), False
 
     @admin.display(description=_("task"))

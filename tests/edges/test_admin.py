@@ -75,6 +75,7 @@ class TestJobList:
         Job.objects.create(id=job.pk * 10 + 1, task="x")
         assert listed(admin_client, f"?q= {job.pk} ") == [job.pk]
         assert listed(admin_client, f"?q={2**63}") == []
+        assert listed(admin_client, f"?q={'9' * 5000}") == []
 
     def test_text_finds_tasks_by_the_beginning_of_their_name(self, admin_client: Client) -> None:
         nothing, effect = tasks.nothing.enqueue(), tasks.effect.enqueue("x")
@@ -223,7 +224,7 @@ def test_who_may_view_jobs_sees_their_attempts_and_who_may_not_sees_nothing(clie
     assert client.get(page_of(job)).status_code == 403
     assert client.get(f"{PAGES}job/").status_code == 403
     user.user_permissions.add(Permission.objects.get(codename="view_job"))
-    assert b"ValueError: no dial tone" in client.get(page_of(job)).content
+    assert b"Traceback (most recent call last):" in client.get(page_of(job)).content
     assert client.get(f"{PAGES}worker/").status_code == 403
 
 
