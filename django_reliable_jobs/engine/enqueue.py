@@ -10,7 +10,7 @@ from django.db import transaction
 
 from django_reliable_jobs import arguments
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine import insert, unique
+from django_reliable_jobs.engine import insert, plain, unique
 from django_reliable_jobs.engine.insert import Call
 from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.exceptions import InvalidArguments
@@ -25,16 +25,21 @@ def enqueue(placement: Placement[..., Any], args: Sequence[Any], kwargs: Mapping
     shared = insert.shared_parameters(placement)
     if call.unique_hash:
         return unique.insert_or_find(using, placement.task, shared, call)
+    if plain.is_plain(placement, shared):
+        return plain.insert_one(using, shared, call)
     return insert.insert_one(using, shared, call)
 
 
 def enqueue_many(placement: Placement[..., Any], calls: Iterable[Mapping[str, Any]]) -> list[Job]:
     """Insert a job per call in the caller's transaction; see `Task.enqueue_many`."""
     using = placement.database or default_database()
-    checked = [_check_one_of_many(placement, index, call) for index, call in enumerate(calls)]
-    if not checked:
+    calls, shared = list(calls), insert.shared_parameters(placement)
+    if not calls:
         return []
-    shared = insert.shared_parameters(placement)
+    if plain.is_plain(placement, shared) and (portions := plain.portions(placement, calls)):
+        with transaction.atomic(using=using, savepoint=False):
+            return plain.insert_many(using, shared, portions)
+    checked = [_check_one_of_many(placement, index, call) for index, call in enumerate(calls)]
     # DuplicateJob undoes what was inserted before it; otherwise no savepoint is paid for.
     with transaction.atomic(using=using, savepoint=placement.task.on_duplicate == "raise"):
         if checked[0].unique_hash:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from django.db import connections
+from django.db.models.base import ModelState
 
 from django_reliable_jobs import arguments, clock
 from django_reliable_jobs.conf import settings
@@ -35,15 +37,14 @@ _UNLESS_DUPLICATE = (
     " WHERE unique_hash IS NOT NULL AND status IN ('SCHEDULED', 'READY', 'RUNNING', 'WAITING') DO NOTHING"
 )
 # A job that is due within a minute also wakes the idle, so that they sleep until its moment and not past it.
+# Of the parameters alone, so that the idle are looked for once in a statement.
 _INSERTED = f"""
-SELECT id, unique_hash, status, run_after, created_at, expires_at, CASE
-       WHEN status = 'READY' OR run_after < {NOW} + interval '1 minute'
-       THEN {notify_idle("inserted.queue_name")} END
-  FROM inserted"""
+RETURNING id, unique_hash, status, run_after, created_at, expires_at, CASE
+          WHEN status = 'READY' OR run_after < {NOW} + interval '1 minute' THEN {notify_idle("%(queue_name)s")} END"""
 
 
 def _insert(columns: str, source: str) -> str:
-    return f"WITH inserted AS (INSERT INTO django_reliable_jobs_job ({columns}) {source} RETURNING *){_INSERTED}"
+    return f"INSERT INTO django_reliable_jobs_job ({columns}) {source}{_INSERTED}"
 
 
 _OF_CALL = f"{_SHARED}, %(args)s::jsonb, %(kwargs)s::jsonb, %(concurrency_key)s, %(rate_key)s, %(unique_hash)s::bytea"
@@ -197,28 +198,41 @@ def parameters_of_name(task: str) -> dict[str, Any]:
 
 def _as_job(using: str, shared: Mapping[str, Any], call: Call, row: tuple[Any, ...]) -> Job:
     job_id, _, status, run_after, created_at, expires_at, _ = row
-    job = Job(
-        id=job_id,
-        task=shared["task"],
-        queue_name=shared["queue_name"],
-        priority=shared["priority"],
-        args=arguments.load(call.args),
-        kwargs=arguments.load(call.kwargs),
-        status=status,
-        run_after=run_after,
-        created_at=created_at,
-        attempt=0,
-        max_attempts=shared["max_attempts"],
-        claims=0,
-        losses=0,
-        run=1,
-        concurrency_key=call.concurrency_key,
-        rate_key=call.rate_key,
-        unique_hash=call.unique_hash or None,
-        unique_until_start=shared["unique_until_start"],
-        expires_at=expires_at,
-        meta=None if shared["meta"] is None else arguments.load(shared["meta"]),
-        compensation=Job.Compensation.NONE,
-    )
-    job._state.adding, job._state.db = False, using
+    fields = {
+        **fields_of_new(shared),
+        "id": job_id,
+        "args": arguments.load(call.args),
+        "kwargs": arguments.load(call.kwargs),
+        "status": status,
+        "run_after": run_after,
+        "created_at": created_at,
+        "concurrency_key": call.concurrency_key,
+        "rate_key": call.rate_key,
+        "unique_hash": call.unique_hash or None,
+        "unique_until_start": shared["unique_until_start"],
+        "expires_at": expires_at,
+        "meta": None if shared["meta"] is None else arguments.load(shared["meta"]),
+    }
+    return new_job(using, fields)
+
+
+def fields_of_new(shared: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a job before its first claim that all jobs of a placement share."""
+    given = {name: shared[name] for name in ("task", "queue_name", "priority", "max_attempts")}
+    return {**_blank(), **given}
+
+
+def new_job(using: str, fields: dict[str, Any]) -> Job:
+    """Return the job of a row just inserted, from all its fields; they become the instance's own."""
+    # Not through __init__, which takes longer for so many fields than PostgreSQL for the row.
+    job = Job.__new__(Job)
+    job.__dict__ = fields
+    job._state = state = ModelState()
+    state.adding, state.db = False, using
     return job
+
+
+@cache
+def _blank() -> dict[str, Any]:
+    blank = Job(status="READY", unique_until_start=False, attempt=0, claims=0, losses=0, run=1, compensation="none")
+    return vars(blank)

@@ -119,4 +119,4 @@ def test_in_autocommit_a_duplicate_is_found_and_treated_in_one_transaction(funct
     with CaptureQueriesContext(connection) as captured:
         function.enqueue(1)
     first_words = [query["sql"].split()[0] for query in captured.captured_queries]
-    assert first_words == ["WITH", "BEGIN", "WITH", "UPDATE", "COMMIT"]
+    assert first_words == ["INSERT", "BEGIN", "WITH", "UPDATE", "COMMIT"]

@@ -1,0 +1,112 @@
+"""The usual job takes a shorter way into the table, and looks there as if it had taken the long one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from django_reliable_jobs import arguments, task
+from django_reliable_jobs.engine import plain
+from django_reliable_jobs.exceptions import InvalidArguments
+from tests import tasks
+from tests.factories import IdleWorkerFactory
+from tests.rows import in_the_table, values
+
+pytestmark = pytest.mark.django_db
+
+
+@task()
+def given(a: Any = None, b: Any = None) -> None:
+    pass
+
+
+@task()
+def strict(a: Any, /, b: Any = None) -> None:
+    pass
+
+
+@pytest.mark.parametrize("function", [given, tasks.nothing])
+def test_both_ways_make_the_same_rows(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = [{"a": number, "b": [{"text": "ä\"'\\ %s", "float": 0.1}, None, True]} for number in range(1200)]
+    with CaptureQueriesContext(connection) as captured:
+        short = function.enqueue_many(calls)
+    assert any("jsonb_array_elements" in query["sql"] for query in captured.captured_queries)
+    monkeypatch.setattr(plain, "is_plain", lambda *_: False)
+    long = function.enqueue_many(calls)
+    differ = {"id", "created_at", "run_after"}
+    for one, other in zip(short, long, strict=True):
+        assert values(one) == in_the_table(one)
+        assert {name: value for name, value in values(one).items() if name not in differ} == {
+            name: value for name, value in values(other).items() if name not in differ
+        }
+    assert [job.kwargs for job in short] == calls
+
+
+def test_a_single_job_is_returned_as_it_is_in_the_table() -> None:
+    job = given.enqueue(1, b=2)
+    assert values(job) == in_the_table(job)
+    assert (job.args, job.kwargs, job.created) == ([1], {"b": 2}, True)
+
+
+def test_each_job_has_arguments_of_its_own() -> None:
+    shared = {"a": [1]}
+    one, other = given.enqueue_many([shared, shared])
+    one.kwargs["a"].append(2)
+    one.args.append(3)
+    assert (other.args, other.kwargs, shared) == ([], {"a": [1]}, {"a": [1]})
+
+
+def test_arguments_with_a_default_may_be_left_out() -> None:
+    jobs = given.enqueue_many([{}, {"b": 1}, {"a": 1, "b": 2}])
+    assert [job.kwargs for job in jobs] == [{}, {"b": 1}, {"a": 1, "b": 2}]
+
+
+@pytest.mark.parametrize("levels", [1, 2, 50])
+def test_what_is_refused_alone_is_refused_among_many(levels: int) -> None:
+    def nested(depth: int) -> Any:
+        return [nested(depth - 1)] if depth else 1
+
+    fitting = {"a": nested(arguments.MAX_DEPTH - 1)}
+    assert given.enqueue_many([fitting] * 3)[2].kwargs == fitting
+    with pytest.raises(InvalidArguments, match=r"calls\[1\]: .* nested"):
+        given.enqueue_many([{"a": 1}, {"a": nested(arguments.MAX_DEPTH - 1 + levels)}])
+    with pytest.raises(InvalidArguments, match=r"calls\[2\]: .* the arguments take \d+ bytes"):
+        given.enqueue_many([{"a": 1}, {"a": 2}, {"a": "x" * 300_000}])
+    with pytest.raises(InvalidArguments, match=r"calls\[1\]: .* did you mean 'b'"):
+        given.enqueue_many([{"a": 1}, {"bb": 2}])
+    with pytest.raises(InvalidArguments, match=r"calls\[0\]: .*strict"):
+        strict.enqueue_many([{"b": 2}])
+
+
+def test_a_number_that_jsonb_would_change_takes_the_long_way() -> None:
+    jobs = given.enqueue_many([{"a": 1e23}, {"a": "1e+23"}])
+    assert [in_the_table(job)["kwargs"] for job in jobs] == [{"a": 1e23}, {"a": "1e+23"}]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("many", [False, True])
+def test_an_idle_worker_is_notified_once(many: bool) -> None:
+    IdleWorkerFactory()
+    listener = connection.copy()
+    try:
+        with listener.cursor() as cursor:
+            cursor.execute("LISTEN django_reliable_jobs")
+        if many:
+            tasks.nothing.enqueue_many([{"a": number} for number in range(700)])
+        else:
+            tasks.nothing.enqueue(1)
+        heard = list(listener.connection.notifies(timeout=5, stop_after=1))
+        heard += list(listener.connection.notifies(timeout=0))
+        assert [each.payload for each in heard] == ["default"]
+    finally:
+        listener.close()
+
+
+def test_a_job_that_is_due_later_is_none_of_these() -> None:
+    job = tasks.nothing.using(run_after=timedelta(hours=1)).enqueue()
+    [other] = tasks.nothing.using(run_after=timedelta(hours=1)).enqueue_many([{"a": 1}])
+    assert (job.status, other.status) == ("SCHEDULED", "SCHEDULED")
