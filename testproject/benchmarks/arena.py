@@ -77,7 +77,7 @@ class Arena:
         return name
 
     def prepared(self, contestant: Contestant, label: str, fill: Callable[[str], None]) -> str:
-        """Return the name of a database that `fill` was called for, once per label; vacuumed, so all runs start even."""
+        """Return the name of a database that `fill` was called for, once per label; vacuumed: all runs start even."""
         name = f"{contestant.driver}_{label}"
         if name not in self._made:
             self.server.create(name, self.tables(contestant))

@@ -17,8 +17,9 @@ from testproject.benchmarks.server import SETTINGS
 
 # What explains a figure, in this order.
 SHOWN = {
-    "worker_us_per_job": "worker {:.0f} us/job",
-    "postgres_us_per_job": "PostgreSQL {:.0f} us/job",
+    "client_us_per_job": "caller {:.1f} us/job",
+    "worker_us_per_job": "worker {:.1f} us/job",
+    "postgres_us_per_job": "PostgreSQL {:.1f} us/job",
     "worker_cores": "worker {:.2f} cores",
     "postgres_cores": "PostgreSQL {:.2f} cores",
     "statements_per_job": "{:.3f} statements/job",

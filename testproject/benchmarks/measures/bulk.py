@@ -7,6 +7,7 @@ from functools import partial
 from testproject.benchmarks.bench import FEWER, Bench
 from testproject.benchmarks.contestants import Contestant
 from testproject.benchmarks.rounds import Comparison, Run, by_turns, ratios
+from testproject.benchmarks.usage import seconds_of_family
 
 JOBS = 100_000
 
@@ -31,5 +32,8 @@ def _run(bench: Bench, contestant: Contestant) -> Run:
     jobs = bench.jobs or (10_000 if contestant.name in FEWER else JOBS)
     if not contestant.needs_redis:
         bench.arena.server.create(database, bench.arena.tables(contestant))
+    server = bench.arena.server.process
+    before = seconds_of_family(server)
     answer = bench.arena.call(contestant, database, "bulk", jobs)
+    answer["postgres_us_per_job"] = (seconds_of_family(server) - before) * 1e6 / answer["jobs"]
     return Run(value=answer["jobs"] / answer["seconds"], details=answer)

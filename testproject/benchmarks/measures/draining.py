@@ -104,13 +104,13 @@ def _rate_at_the_end(timeline: list[tuple[float, int]], ended: float, count: int
 
 def _counted(bench: Bench, database: str, jobs: int) -> dict[str, float]:
     server = bench.arena.server
-    commits = server.value("postgres", f"SELECT xact_commit FROM pg_stat_database WHERE datname = '{database}'")  # noqa: S608
+    commits = server.value("postgres", f"SELECT xact_commit FROM pg_stat_database WHERE datname = '{database}'")
     counted = {"commits_per_job": commits / jobs}
     if server.has_statements:
         calls = server.value(
             "postgres",
             f"""SELECT sum(calls)::bigint FROM pg_stat_statements
-                  JOIN pg_database ON oid = dbid WHERE datname = '{database}'""",  # noqa: S608
+                  JOIN pg_database ON oid = dbid WHERE datname = '{database}'""",
         )
         counted["statements_per_job"] = (calls or 0) / jobs
     return counted

@@ -7,6 +7,7 @@ from functools import partial
 from testproject.benchmarks.bench import Bench
 from testproject.benchmarks.contestants import Contestant
 from testproject.benchmarks.rounds import Comparison, Run, by_turns, ratios
+from testproject.benchmarks.usage import seconds_of_family
 
 SECONDS = 3.0
 
@@ -30,5 +31,8 @@ def _run(bench: Bench, contestant: Contestant) -> Run:
     database = f"{contestant.driver}_run"
     if not contestant.needs_redis:
         bench.arena.server.create(database, bench.arena.tables(contestant))
+    server = bench.arena.server.process
+    before = seconds_of_family(server)
     answer = bench.arena.call(contestant, database, "enqueue", bench.seconds or SECONDS)
+    answer["postgres_us_per_job"] = (seconds_of_family(server) - before) * 1e6 / answer["jobs"]
     return Run(value=answer["jobs"] / answer["seconds"], details=answer)

@@ -30,32 +30,49 @@ def drive(*verbs: Callable[..., Any], run: Callable[[Coroutine[Any, Any, Any]], 
     print(json.dumps(result), flush=True)  # noqa: T201 - its answer to the command
 
 
+class Stopwatch:
+    """Starts when it is made; `result` says how long so many jobs took, in all and of this process's own time."""
+
+    def __init__(self) -> None:
+        self._start, self._own = time.perf_counter(), time.process_time()
+
+    @property
+    def seconds(self) -> float:
+        """How long it runs."""
+        return time.perf_counter() - self._start
+
+    def result(self, jobs: int) -> dict[str, float]:
+        """Stop."""
+        own = time.process_time() - self._own
+        return {"jobs": jobs, "seconds": self.seconds, "client_us_per_job": own * 1e6 / jobs}
+
+
 def timed(call: Callable[[int], object], seconds: float) -> dict[str, float]:
-    """Call with 0, 1, 2, … for so long, after a call that is not counted; return how often it was called."""
+    """Call with 0, 1, 2, … for so long, after a call that is not counted."""
     call(-1)
-    start, number = time.perf_counter(), 0
-    while time.perf_counter() - start < seconds:
+    watch, number = Stopwatch(), 0
+    while watch.seconds < seconds:
         call(number)
         number += 1
-    return {"jobs": number, "seconds": time.perf_counter() - start}
+    return watch.result(number)
 
 
 async def timed_async(call: Callable[[int], Awaitable[object]], seconds: float) -> dict[str, float]:
     """`timed` for a coroutine function."""
     await call(-1)
-    start, number = time.perf_counter(), 0
-    while time.perf_counter() - start < seconds:
+    watch, number = Stopwatch(), 0
+    while watch.seconds < seconds:
         await call(number)
         number += 1
-    return {"jobs": number, "seconds": time.perf_counter() - start}
+    return watch.result(number)
 
 
 def timed_chunks(call: Callable[[range], object], jobs: int, size: int = CHUNK) -> dict[str, float]:
-    """Call with ranges of numbers until there are so many jobs; return how long it took."""
-    start = time.perf_counter()
+    """Call with ranges of numbers until there are so many jobs."""
+    watch = Stopwatch()
     for first in range(0, jobs, size):
         call(range(first, min(first + size, jobs)))
-    return {"jobs": jobs, "seconds": time.perf_counter() - start}
+    return watch.result(jobs)
 
 
 def paced(call: Callable[[int], object], jobs: int, gap: float) -> None:

@@ -12,7 +12,7 @@ from oban._config import Config
 from oban.schema import install
 
 from testproject.benchmarks.peers import marks
-from testproject.benchmarks.peers.driver import DSN, arguments, drive, timed_async
+from testproject.benchmarks.peers.driver import DSN, Stopwatch, arguments, drive, timed_async
 
 
 @job(queue="default")
@@ -51,12 +51,12 @@ async def bulk(jobs: int) -> dict[str, float]:
     """Enqueue by lists."""
     pool = await _pool()
     oban = Oban(pool=pool)
-    start = asyncio.get_running_loop().time()
+    watch = Stopwatch()
     for first in range(0, jobs, 1000):
         await oban.enqueue_many([noop.new(**arguments(number)) for number in range(first, min(first + 1000, jobs))])
-    seconds = asyncio.get_running_loop().time() - start
+    result = watch.result(jobs)
     await pool.close()
-    return {"jobs": jobs, "seconds": seconds}
+    return result
 
 
 async def worker(concurrency: int) -> None:

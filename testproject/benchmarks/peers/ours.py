@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 
 import django
 
@@ -11,7 +10,7 @@ django.setup()
 from django.core.management import call_command  # noqa: E402
 from django.db import transaction  # noqa: E402
 
-from testproject.benchmarks.peers.driver import arguments, drive, paced, timed  # noqa: E402
+from testproject.benchmarks.peers.driver import Stopwatch, arguments, drive, paced, timed  # noqa: E402
 from testproject.benchmarks.tasks import noop, stamp  # noqa: E402
 
 
@@ -29,10 +28,10 @@ def bulk(jobs: int) -> dict[str, float]:
     """Enqueue all in one call, in the caller's transaction; its COMMIT counts."""
     calls = [arguments(number) for number in range(jobs)]
     noop.enqueue_many(calls[:10])
-    start = time.perf_counter()
+    watch = Stopwatch()
     with transaction.atomic():
         noop.enqueue_many(calls)
-    return {"jobs": jobs, "seconds": time.perf_counter() - start}
+    return watch.result(jobs)
 
 
 def latency(jobs: int, gap: float) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from typing import Any
 
 import asyncpg
@@ -13,7 +12,7 @@ from pgqueuer import PgQueuer, Queries
 from pgqueuer.db import AsyncpgDriver
 
 from testproject.benchmarks.peers import marks
-from testproject.benchmarks.peers.driver import CHUNK, DSN, arguments, drive, timed_async
+from testproject.benchmarks.peers.driver import CHUNK, DSN, Stopwatch, arguments, drive, timed_async
 
 
 async def _queries() -> Queries:
@@ -41,12 +40,12 @@ async def bulk(jobs: int) -> dict[str, float]:
     queries, numbers = Queries(AsyncpgDriver(connection)), range(jobs)
     given = [arguments(number) for number in numbers]
     await queries.enqueue(["noop"] * 10, [_payload(0)] * 10, [0] * 10)
-    start = time.perf_counter()
+    watch = Stopwatch()
     async with connection.transaction():
         for first in range(0, jobs, CHUNK):
             payloads = [json.dumps(each).encode() for each in given[first : first + CHUNK]]
             await queries.enqueue(["noop"] * len(payloads), payloads, [0] * len(payloads))
-    return {"jobs": jobs, "seconds": time.perf_counter() - start}
+    return watch.result(jobs)
 
 
 async def worker(concurrency: int) -> None:

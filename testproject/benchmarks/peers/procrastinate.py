@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
 
@@ -27,9 +28,11 @@ async def stamp(number: int, note: str) -> None:
     marks.stamp(number)
 
 
-def _synchronous() -> Any:
+@contextmanager
+def _synchronous() -> Iterator[App]:
     connector = SyncPsycopgConnector(conninfo=DSN, min_size=1, max_size=2)
-    return app.with_connector(connector).open()
+    with app.replace_connector(connector) as replaced, replaced.open():
+        yield replaced
 
 
 def setup() -> None:

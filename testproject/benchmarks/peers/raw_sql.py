@@ -11,7 +11,7 @@ import time
 import psycopg
 
 from testproject.benchmarks.peers import marks
-from testproject.benchmarks.peers.driver import CHUNK, DSN, arguments, drive, timed
+from testproject.benchmarks.peers.driver import CHUNK, DSN, Stopwatch, arguments, drive, timed
 
 INSERT = """
 INSERT INTO django_reliable_jobs_job (task, queue_name, priority, max_attempts, unique_until_start, meta, created_at,
@@ -61,12 +61,12 @@ def bulk(jobs: int) -> dict[str, float]:
     calls = [arguments(number) for number in range(jobs)]
     with psycopg.connect(DSN, autocommit=True) as connection:
         connection.execute(INSERT_MANY, (["[]"] * 10, ["{}"] * 10)).fetchall()
-        start = time.perf_counter()
+        watch = Stopwatch()
         with connection.transaction():
             for first in range(0, jobs, CHUNK):
                 kwargs = [json.dumps(each) for each in calls[first : first + CHUNK]]
                 connection.execute(INSERT_MANY, (["[]"] * len(kwargs), kwargs)).fetchall()
-        return {"jobs": jobs, "seconds": time.perf_counter() - start}
+        return watch.result(jobs)
 
 
 def noop(number: int, note: str) -> None:
