@@ -87,9 +87,12 @@ FORBIDDEN = {
     "the attempts used are not those of the history": """
         SELECT job.id FROM django_reliable_jobs_job job
           LEFT JOIN django_reliable_jobs_attempt attempt ON attempt.job_id = job.id
+         WHERE job.max_attempts > 1
          GROUP BY job.id HAVING job.attempt <> (job.status = 'SUCCEEDED')::int
-               + count(*) FILTER (WHERE attempt.outcome IN ('failed', 'cancelled'))
-               + count(*) FILTER (WHERE attempt.outcome = 'lost' AND job.max_attempts = 1)""",
+               + count(*) FILTER (WHERE attempt.outcome IN ('failed', 'cancelled'))""",
+    "a job that may be started once has not used one attempt": """
+        SELECT id FROM django_reliable_jobs_job
+         WHERE max_attempts = 1 AND attempt <> (status IN ('SUCCEEDED', 'DEAD'))::int""",
     "the history has more claims than the job": """
         SELECT job.id FROM django_reliable_jobs_job job
           LEFT JOIN django_reliable_jobs_attempt attempt ON attempt.job_id = job.id

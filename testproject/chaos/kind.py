@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -34,6 +35,11 @@ def leave(name: str, item: int | None = None) -> None:
     """Write an effect of the running attempt, in the current transaction if there is one."""
     job = current_job()
     Effect.objects.create(name=name, job_id=job.id, claim=job.claims, item=item, pid=os.getpid())
+
+
+def spend(seconds: float) -> None:
+    """Let time pass. `time.sleep` fails under libfaketime, which shifts the absolute moment that it waits for."""
+    threading.Event().wait(seconds)
 
 
 MUST_SUCCEED = {

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from random import Random
 
 from django_reliable_jobs import exponential, task
 from django_reliable_jobs.models import Job
-from testproject.chaos.kind import Kind, leave
+from testproject.chaos.kind import Kind, leave, spend
 
 
 @task(atomic=True, max_attempts=50, backoff=exponential(first=0.2, maximum=2), queue_name="business")
 def book(seconds: float) -> dict[str, float]:
     """Write at the begin and at the end of a transaction that takes its time."""
     leave("debit")
-    time.sleep(seconds)
+    spend(seconds)
     leave("credit")
     return {"seconds": seconds}
 

@@ -11,7 +11,7 @@ from django_reliable_jobs import current_job, task
 from django_reliable_jobs.engine import lifecycle
 from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.models import Job
-from testproject.chaos.kind import Kind, leave
+from testproject.chaos.kind import Kind, leave, spend
 from testproject.chaos.models import Cancellation
 
 
@@ -21,7 +21,7 @@ def export(seconds: float, fails: bool) -> None:
     context, deadline = current_job(), time.monotonic() + seconds
     while time.monotonic() < deadline:
         context.raise_if_stopping()
-        time.sleep(0.02)
+        spend(0.02)
     if fails and context.attempt < 3:
         raise ValueError("once more, unless somebody cancels it")
     leave("end")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from random import Random
 
@@ -10,7 +9,7 @@ from django.db import transaction
 
 from django_reliable_jobs import current_job, exponential, task
 from django_reliable_jobs.models import Job
-from testproject.chaos.kind import MUST_SUCCEED, Kind, leave
+from testproject.chaos.kind import MUST_SUCCEED, Kind, leave, spend
 
 ITEMS = 100
 
@@ -23,7 +22,7 @@ def walk(pause: float) -> None:
         with transaction.atomic():
             leave("item", item)
             context.save_checkpoint("cursor", item + 1)
-        time.sleep(pause)
+        spend(pause)
 
 
 def enqueue(dice: Random) -> Sequence[Job]:

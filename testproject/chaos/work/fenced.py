@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from random import Random
 
 from django_reliable_jobs import current_job, exponential, task
 from django_reliable_jobs.models import Job
-from testproject.chaos.kind import MUST_SUCCEED, Kind, leave
+from testproject.chaos.kind import MUST_SUCCEED, Kind, leave, spend
 
 ROUNDS = 5
 
@@ -19,7 +18,7 @@ def write_fenced(pause: float) -> None:
     for item in range(ROUNDS):
         with context.fenced():
             leave("fenced", item)
-            time.sleep(pause)
+            spend(pause)
 
 
 def enqueue(dice: Random) -> Sequence[Job]:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from random import Random
 
 from django_reliable_jobs import task
 from django_reliable_jobs.models import Job
-from testproject.chaos.kind import Kind, leave
+from testproject.chaos.kind import Kind, leave, spend
 
 
 @task(max_attempts=1)
 def pay(seconds: float) -> None:
     leave("begin")
-    time.sleep(seconds)
+    spend(seconds)
     leave("end")
 
 
 def enqueue(dice: Random) -> Sequence[Job]:
-    return [pay.enqueue(round(dice.uniform(0, 0.5), 3))]
+    seconds = dice.uniform(0, 0.3) if dice.random() < 0.8 else dice.uniform(2, 8)
+    return [pay.enqueue(round(seconds, 3))]
 
 
 KIND = Kind(

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Sequence
 from random import Random
 
 from django_reliable_jobs import current_job, exponential, task
 from django_reliable_jobs.models import Job
-from testproject.chaos.kind import MUST_SUCCEED, Kind, leave
+from testproject.chaos.kind import MUST_SUCCEED, Kind, leave, spend
 from testproject.chaos.models import Effect
 
 
 @task(max_attempts=50, backoff=exponential(first=0.2, maximum=2))
 def work(seconds: float) -> None:
     leave("begin")
-    time.sleep(seconds)
+    spend(seconds)
     leave("end")
 
 
@@ -34,7 +33,7 @@ async def _leave(name: str) -> None:
 
 
 def enqueue(dice: Random) -> Sequence[Job]:
-    seconds = round(dice.uniform(0, 0.1) if dice.random() < 0.9 else dice.uniform(0.5, 2), 3)
+    seconds = round(dice.uniform(0, 0.1) if dice.random() < 0.9 else dice.uniform(1, 6), 3)
     priority = dice.choice([0, 0, 0, 10, -10])
     chosen = work if dice.random() < 0.8 else work_asynchronously
     return [chosen.using(priority=priority).enqueue(seconds)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from random import Random
 
@@ -10,7 +9,7 @@ from django.db.models import F
 
 from django_reliable_jobs import exponential, task
 from django_reliable_jobs.models import Job
-from testproject.chaos.kind import MUST_SUCCEED, Kind, leave
+from testproject.chaos.kind import MUST_SUCCEED, Kind, leave, spend
 from testproject.chaos.models import Topic
 
 TOPICS = 8
@@ -26,7 +25,7 @@ TOPICS = 8
 def index(topic: str) -> None:
     leave("begin")
     version = Topic.objects.get(pk=topic).version
-    time.sleep(0.02)
+    spend(0.02)
     Topic.objects.filter(pk=topic, seen__lt=version).update(seen=version)
 
 
@@ -34,7 +33,7 @@ def index(topic: str) -> None:
 def publish(topic: str, seconds: float) -> None:
     """Unique until its end, so that two of a topic never run at the same time."""
     leave("begin")
-    time.sleep(seconds)
+    spend(seconds)
     leave("end")
 
 
