@@ -55,7 +55,7 @@ def backfill(using: str, schedule_id: int, *, start: datetime, end: datetime, dr
         schedule = rows.first()
         if schedule is None:
             raise UnknownSchedule(f"there is no schedule with the id {schedule_id}")
-        task = slots.task_of(schedule)
+        template = slots.template_of(using, schedule)
         wanted = _wanted(using, schedule, start, end)
         had_job = _with_job(using, schedule, wanted)
         missing = [slot for slot in wanted if slot not in had_job]
@@ -64,7 +64,7 @@ def backfill(using: str, schedule_id: int, *, start: datetime, end: datetime, dr
         with connections[using].cursor() as cursor:
             cursor.execute(TAKE, {"moment": clock.moment(), "id": schedule.pk, "slots": missing})
             taken = sorted(cursor.fetchall())
-        made = slots.make_jobs(using, schedule, task, taken, is_due_now=True)
+        made = slots.insert_jobs(using, [{**template, "slot": slot, "id": job_id} for slot, job_id in taken])
         return Backfill([slot for slot, job_id in taken if job_id in made], sorted(had_job), made)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from django.db import transaction
@@ -48,32 +47,10 @@ def enqueue_many(placement: Placement[..., Any], calls: Iterable[Mapping[str, An
         return [job for chunk in chunks for job in insert.insert_many(using, shared, chunk)]
 
 
-def enqueue_scheduled(
-    placement: Placement[..., Any],
-    kwargs: Mapping[str, Any],
-    *,
-    job_id: int,
-    schedule_id: int,
-    slot: datetime | None,
-    start_before: datetime | None,
-    serial_key: str | None,
-) -> bool:
-    """Insert a job of a schedule under a given id; False if a live job holds its unique key: nothing was inserted.
-
-    `slot` is None for a job that a person asked for. Raises InvalidArguments for what the task does not take.
-    """
-    return insert.insert_scheduled(
-        placement.database or default_database(),
-        insert.shared_parameters(placement),
-        _check(placement, (), kwargs),
-        {
-            "id": job_id,
-            "schedule_id": schedule_id,
-            "slot": slot,
-            "start_before": start_before,
-            "serial_key": serial_key,
-        },
-    )
+def check_scheduled(placement: Placement[..., Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the jobs of a schedule share, checked, for `scheduled_jobs.insert`. Raises InvalidArguments."""
+    call = _check(placement, (), kwargs)
+    return {**insert.shared_parameters(placement), **call._asdict(), "unique_hash": call.unique_hash or None}
 
 
 def insert_plain(using: str, task: Task[..., Any] | str, kwargs: Mapping[str, Any]) -> None:

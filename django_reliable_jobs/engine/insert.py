@@ -24,7 +24,7 @@ CHUNK_BYTES = 16 * 1024 * 1024  # of arguments per statement
 NOW = "coalesce(%(moment)s::timestamptz, statement_timestamp())"
 DUE = f"coalesce(%(run_after)s::timestamptz, {NOW} + %(delay)s::interval, {NOW})"
 
-_COLUMNS = (
+COLUMNS = (
     "task, queue_name, priority, max_attempts, unique_until_start, meta, created_at, run_after, status, expires_at,"
     " args, kwargs, concurrency_key, rate_key, unique_hash"
 )
@@ -32,7 +32,7 @@ _SHARED = (
     f"%(task)s, %(queue_name)s, %(priority)s, %(max_attempts)s, %(unique_until_start)s, %(meta)s::jsonb, {NOW}, {DUE},"
     f" CASE WHEN {DUE} > {NOW} THEN 'SCHEDULED' ELSE 'READY' END, {DUE} + %(expires)s::interval"
 )
-_UNLESS_DUPLICATE = (
+UNLESS_DUPLICATE = (
     " ON CONFLICT (unique_hash)"
     " WHERE unique_hash IS NOT NULL AND status IN ('SCHEDULED', 'READY', 'RUNNING', 'WAITING') DO NOTHING"
 )
@@ -47,16 +47,10 @@ def _insert(columns: str, source: str) -> str:
     return f"INSERT INTO django_reliable_jobs_job ({columns}) {source}{_INSERTED}"
 
 
-_OF_CALL = f"{_SHARED}, %(args)s::jsonb, %(kwargs)s::jsonb, %(concurrency_key)s, %(rate_key)s, %(unique_hash)s::bytea"
-_VALUES = f"VALUES ({_OF_CALL})"
-INSERT_ONE = _insert(_COLUMNS, _VALUES)
-INSERT_ONE_UNIQUE = _insert(_COLUMNS, _VALUES + _UNLESS_DUPLICATE)
-
-# A job of a schedule: what it carries beside the others costs the others nothing.
-INSERT_SCHEDULED = _insert(
-    f"id, {_COLUMNS}, schedule_id, slot, start_before, serial_key",
-    f"VALUES (%(id)s, {_OF_CALL}, %(schedule_id)s, %(slot)s, %(start_before)s, %(serial_key)s)" + _UNLESS_DUPLICATE,
-)
+OF_CALL = f"{_SHARED}, %(args)s::jsonb, %(kwargs)s::jsonb, %(concurrency_key)s, %(rate_key)s, %(unique_hash)s::bytea"
+_VALUES = f"VALUES ({OF_CALL})"
+INSERT_ONE = _insert(COLUMNS, _VALUES)
+INSERT_ONE_UNIQUE = _insert(COLUMNS, _VALUES + UNLESS_DUPLICATE)
 
 _OF_GIVEN = f"{_SHARED}, given.args::jsonb, given.kwargs::jsonb, given.concurrency_key, given.rate_key"
 # NULL in place of the keys of limits stands for as many NULLs as there are rows.
@@ -64,18 +58,18 @@ _GIVEN = "%(args)s::text[], %(kwargs)s::text[], %(concurrency_keys)s::text[], %(
 
 # ORDER BY keeps the ids in the order of the calls.
 INSERT_MANY = _insert(
-    _COLUMNS,
+    COLUMNS,
     f"SELECT {_OF_GIVEN}, NULL FROM unnest({_GIVEN}) WITH ORDINALITY"
     " AS given(args, kwargs, concurrency_key, rate_key, position) ORDER BY given.position",
 )
 # Here the order of insertion is that of the keys, so that two callers meet the same keys in the same order; the ids are
 # given, in the order of the calls.
 INSERT_MANY_UNIQUE = _insert(
-    f"id, {_COLUMNS}",
+    f"id, {COLUMNS}",
     f"SELECT given.id, {_OF_GIVEN}, given.unique_hash"
     f" FROM unnest(%(ids)s::bigint[], %(unique_hashes)s::bytea[], {_GIVEN})"
     " AS given(id, unique_hash, args, kwargs, concurrency_key, rate_key) ORDER BY given.unique_hash"
-    + _UNLESS_DUPLICATE,
+    + UNLESS_DUPLICATE,
 )
 
 TAKE_IDS = "SELECT nextval(pg_get_serial_sequence('django_reliable_jobs_job', 'id')) FROM generate_series(1, %s)"
@@ -104,14 +98,6 @@ def insert_one_unique(using: str, shared: Mapping[str, Any], call: Call) -> Job 
         cursor.execute(INSERT_ONE_UNIQUE, {**shared, **call._asdict()})
         row = cursor.fetchone()
     return None if row is None else _as_job(using, shared, call, row)
-
-
-def insert_scheduled(using: str, shared: Mapping[str, Any], call: Call, of_schedule: Mapping[str, Any]) -> bool:
-    """Insert a job of a schedule under a given id; False if a live job holds its unique key."""
-    unique_hash = call.unique_hash or None
-    with connections[using].cursor() as cursor:
-        cursor.execute(INSERT_SCHEDULED, {**shared, **call._asdict(), **of_schedule, "unique_hash": unique_hash})
-        return cursor.fetchone() is not None
 
 
 def insert_many(using: str, shared: Mapping[str, Any], calls: Sequence[Call]) -> list[Job]:

@@ -37,9 +37,9 @@ WITH batch AS MATERIALIZED (
 ), old AS MATERIALIZED (
     SELECT batch.id, CASE WHEN oldest.count = %(most)s THEN oldest.last ELSE batch.edge END AS edge
       FROM batch CROSS JOIN LATERAL (
-           SELECT count(*) AS count, max(some.slot) AS last
+           SELECT count(*) AS count, max(found.slot) AS last
              FROM (SELECT slot FROM django_reliable_jobs_slot
-                    WHERE schedule_id = batch.id AND slot <= batch.edge ORDER BY slot LIMIT %(most)s) some) oldest
+                    WHERE schedule_id = batch.id AND slot <= batch.edge ORDER BY slot LIMIT %(most)s) found) oldest
      WHERE oldest.count > 0 OR EXISTS (
            SELECT 1 FROM django_reliable_jobs_slotrange given
             WHERE given.schedule_id = batch.id AND given.last <= batch.edge)
@@ -65,9 +65,9 @@ WITH batch AS MATERIALIZED (
     SELECT id, keep_succeeded, keep_failed FROM django_reliable_jobs_schedule
      WHERE id > %(after)s AND (keep_succeeded IS NOT NULL OR keep_failed IS NOT NULL) ORDER BY id LIMIT %(batch)s
 ), beyond AS MATERIALIZED (
-    SELECT some.id FROM batch CROSS JOIN LATERAL (
+    SELECT found.id FROM batch CROSS JOIN LATERAL (
         {_BEYOND.format(status="SUCCEEDED", keep="keep_succeeded")}
-         UNION ALL {_BEYOND.format(status="DEAD", keep="keep_failed")}) some
+         UNION ALL {_BEYOND.format(status="DEAD", keep="keep_failed")}) found
 ), old AS MATERIALIZED (
     SELECT id FROM django_reliable_jobs_job
      WHERE id IN (SELECT id FROM beyond) AND status IN ('SUCCEEDED', 'DEAD') FOR UPDATE SKIP LOCKED

@@ -16,12 +16,11 @@ from django.db.models.functions import Now
 
 from django_reliable_jobs import arguments, registry
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine import enqueue, insert, slots
+from django_reliable_jobs.engine import insert, scheduled_jobs, slots
 from django_reliable_jobs.engine.transaction import short_transaction
 from django_reliable_jobs.engine.wakeup import notify_schedulers
 from django_reliable_jobs.exceptions import DuplicateJob, InvalidSchedule, UnknownSchedule, UnknownTask
 from django_reliable_jobs.models import Job, Leader, Schedule
-from django_reliable_jobs.registry import Placement
 from django_reliable_jobs.schedule_options import (
     FIELDS,
     TIMING,
@@ -155,20 +154,10 @@ def run_now(using: str, schedule_id: int) -> Job:
     Raises UnknownTask, InvalidArguments, and DuplicateJob if a live job holds the task's unique key.
     """
     with _locked(using, [schedule_id]) as [schedule]:
-        task = slots.task_of(schedule)
-        placement = Placement(task=task, database=using)
+        template = slots.template_of(using, schedule)
         [job_id] = insert.take_ids(using, 1)
-        is_made = enqueue.enqueue_scheduled(
-            placement.using(queue_name=schedule.queue_name or None, priority=schedule.priority),
-            schedule.kwargs,
-            job_id=job_id,
-            schedule_id=schedule.pk,
-            slot=None,
-            start_before=None,
-            serial_key=schedule.serial_key,
-        )
-        if not is_made:
-            raise DuplicateJob(None, f"a live job of the task {task.name} holds the unique key of these arguments")
+        if not scheduled_jobs.insert(using, [{**template, "id": job_id}]):
+            raise DuplicateJob(None, f"a live job of {schedule.task} holds the unique key of these arguments")
         return Job.objects.using(using).get(pk=job_id)
 
 

@@ -5,7 +5,7 @@ The primary key of a slot is the guarantee that it makes one job at most; the lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,9 +13,9 @@ from typing import Any
 from django.db import connections
 
 from django_reliable_jobs import arguments, clock, registry
-from django_reliable_jobs.engine import enqueue
+from django_reliable_jobs.engine import enqueue, scheduled_jobs
 from django_reliable_jobs.models import Schedule
-from django_reliable_jobs.registry import Placement, Task
+from django_reliable_jobs.registry import Placement
 from django_reliable_jobs.slots import Dropped, Timeline, drop_all, jitter_of
 
 PLANNED = 3  # next runs kept with a decision, to tell later whether an upgrade moved them
@@ -23,39 +23,43 @@ PLANNED = 3  # next runs kept with a decision, to tell later whether an upgrade 
 NOW = "coalesce(%(moment)s::timestamptz, statement_timestamp())"
 _NEXT_ID = "nextval(pg_get_serial_sequence('django_reliable_jobs_job', 'id'))"
 
-_RANGES = f"""ranges AS (
-    INSERT INTO django_reliable_jobs_slotrange (schedule_id, first, last, count, outcome, reason, decided_at)
-    SELECT %(id)s, given.first, given.last, given.count, given.outcome, given.reason, {NOW}
-      FROM unnest(%(firsts)s::timestamptz[], %(lasts)s::timestamptz[], %(counts)s::int[], %(range_outcomes)s::text[],
-                  %(range_reasons)s::text[]) AS given(first, last, count, outcome, reason)
-)"""
+# Slots and ranges of any schedules. What has a row is done: the ids of the jobs to be made come back for the slots that
+# this statement inserted, and no others.
 _DECIDED = f"""decided AS (
     INSERT INTO django_reliable_jobs_slot AS slot (schedule_id, slot, outcome, reason, job_id, decided_at)
-    SELECT %(id)s, given.slot, given.outcome, given.reason, CASE WHEN given.outcome = 'job' THEN {_NEXT_ID} END, {NOW}
-      FROM unnest(%(slots)s::timestamptz[], %(outcomes)s::text[], %(reasons)s::text[]) AS given(slot, outcome, reason)
-     ORDER BY given.slot
+    SELECT given.id, given.slot, given.outcome, given.reason, CASE WHEN given.outcome = 'job' THEN {_NEXT_ID} END, {NOW}
+      FROM unnest(%(slot_ids)s::bigint[], %(slots)s::timestamptz[], %(outcomes)s::text[], %(reasons)s::text[])
+           AS given(id, slot, outcome, reason)
+     ORDER BY given.id, given.slot
         ON CONFLICT (schedule_id, slot) DO NOTHING
-    RETURNING slot.slot, slot.job_id
+    RETURNING slot.schedule_id, slot.slot, slot.job_id
+), ranges AS (
+    INSERT INTO django_reliable_jobs_slotrange (schedule_id, first, last, count, outcome, reason, decided_at)
+    SELECT given.id, given.first, given.last, given.count, given.outcome, given.reason, {NOW}
+      FROM unnest(%(range_ids)s::bigint[], %(firsts)s::timestamptz[], %(lasts)s::timestamptz[], %(counts)s::int[],
+                  %(range_outcomes)s::text[], %(range_reasons)s::text[])
+           AS given(id, first, last, count, outcome, reason)
 )"""
+RECORD_DROPPED = f"WITH {_DECIDED} SELECT count(*) FROM decided"
 
-RECORD_DROPPED = f"WITH {_DECIDED}, {_RANGES} SELECT count(*) FROM decided"
-
-# One statement: the slots, the ranges, and the cursor of the schedule. What has a row is done: the ids of the jobs to
-# be made come back for the slots that this statement inserted, and no others.
+# With the cursors of the schedules, and the ends of their pauses.
 RECORD = f"""
-WITH {_DECIDED}, {_RANGES}, moved AS (
-    UPDATE django_reliable_jobs_schedule
-       SET decided_until = greatest(decided_until, %(decided_until)s), next_run_at = %(next_run_at)s,
-           planned = %(planned)s::jsonb, error = '', error_at = NULL, retry_at = NULL,
+WITH {_DECIDED}, moved AS (
+    UPDATE django_reliable_jobs_schedule schedule
+       SET decided_until = greatest(schedule.decided_until, given.decided_until), next_run_at = given.next_run_at,
+           planned = given.planned::jsonb, error = '', error_at = NULL, retry_at = NULL,
            paused_at = NULL, resume_at = NULL, pause_reason = ''
-     WHERE id = %(id)s
+      FROM unnest(%(ids)s::bigint[], %(decided_until)s::timestamptz[], %(next_run_at)s::timestamptz[],
+                  %(planned)s::text[]) AS given(id, decided_until, next_run_at, planned)
+     WHERE schedule.id = given.id
 )
-SELECT slot, job_id FROM decided WHERE job_id IS NOT NULL ORDER BY slot
+SELECT schedule_id, slot, job_id FROM decided WHERE job_id IS NOT NULL ORDER BY schedule_id, slot
 """
 
-MARK_DUPLICATE = """
-UPDATE django_reliable_jobs_slot SET outcome = 'skipped', reason = 'duplicate', job_id = NULL
- WHERE schedule_id = %(schedule_id)s AND slot = %(slot)s
+MARK_DUPLICATES = """
+UPDATE django_reliable_jobs_slot slot SET outcome = 'skipped', reason = 'duplicate', job_id = NULL
+  FROM unnest(%(schedule_ids)s::bigint[], %(slots)s::timestamptz[]) AS given(schedule_id, slot)
+ WHERE slot.schedule_id = given.schedule_id AND slot.slot = given.slot
 """
 
 LIVE = """
@@ -67,12 +71,24 @@ SELECT schedule_id, id, first_started_at IS NOT NULL FROM django_reliable_jobs_j
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What is written of one decision."""
+    """What is written of one decision. `template` is what its jobs share, from `template_of`."""
 
+    schedule: Schedule
     timeline: Timeline
     decided_until: datetime
+    template: Mapping[str, Any]
     jobs: Sequence[datetime] = ()
     dropped: Sequence[Dropped] = ()
+    replaced: Sequence[int] = ()  # live jobs to be cancelled if a job is made
+
+
+@dataclass(frozen=True)
+class Made:
+    """A slot that this statement gave a job, and the id of the job."""
+
+    schedule_id: int
+    slot: datetime
+    job_id: int
 
 
 def timeline_of(schedule: Schedule) -> Timeline:
@@ -98,41 +114,41 @@ def undecided(schedule: Schedule, until: datetime, reason: str) -> list[Dropped]
         return [Dropped(schedule.decided_until + timedelta(microseconds=1), until, None, "skipped", reason)]
 
 
-def record(using: str, schedule: Schedule, record: Record) -> list[tuple[datetime, int]]:
-    """Write a decision, and the end of a pause; return the slots that are to get a job now, with its id."""
+def record(using: str, records: Sequence[Record]) -> list[Made]:
+    """Write decisions; return the slots that are to get a job now, with its id."""
+    plans = [plan(each.timeline, each.decided_until, None, is_paused=False) for each in records]
     with connections[using].cursor() as cursor:
         cursor.execute(
             RECORD,
             {
-                **_decided(schedule, record.jobs, record.dropped),
-                "decided_until": record.decided_until,
-                **plan(record.timeline, record.decided_until, None, is_paused=False),
+                **_decided([(each.schedule.pk, each.jobs, each.dropped) for each in records]),
+                "ids": [each.schedule.pk for each in records],
+                "decided_until": [each.decided_until for each in records],
+                "next_run_at": [each["next_run_at"] for each in plans],
+                "planned": [each["planned"] for each in plans],
             },
         )
-        return list(cursor.fetchall())
+        return [Made(*row) for row in cursor.fetchall()]
 
 
 def record_dropped(using: str, schedule: Schedule, dropped: Sequence[Dropped]) -> None:
     """Write slots that get no job; the cursor is left to the caller."""
     if dropped:
         with connections[using].cursor() as cursor:
-            cursor.execute(RECORD_DROPPED, _decided(schedule, (), dropped))
+            cursor.execute(RECORD_DROPPED, _decided([(schedule.pk, (), dropped)]))
 
 
-def _decided(schedule: Schedule, jobs: Sequence[datetime], dropped: Sequence[Dropped]) -> dict[str, Any]:
-    singles = [each for each in dropped if each.count == 1]
-    ranges = [each for each in dropped if each.count != 1]
+def _decided(decisions: Sequence[tuple[int, Sequence[datetime], Sequence[Dropped]]]) -> dict[str, Any]:
+    jobs = [(pk, slot, "job", "") for pk, slots, _ in decisions for slot in slots]
+    dropped = [(pk, each) for pk, _, all_dropped in decisions for each in all_dropped]
+    slots = [*jobs, *((pk, each.first, each.outcome, each.reason) for pk, each in dropped if each.count == 1)]
+    ranges = [(pk, *each) for pk, each in dropped if each.count != 1]
+    names = ("slot_ids", "slots", "outcomes", "reasons")
+    range_names = ("range_ids", "firsts", "lasts", "counts", "range_outcomes", "range_reasons")
     return {
         "moment": clock.moment(),
-        "id": schedule.pk,
-        "slots": [*jobs, *(each.first for each in singles)],
-        "outcomes": ["job"] * len(jobs) + [each.outcome for each in singles],
-        "reasons": [""] * len(jobs) + [each.reason for each in singles],
-        "firsts": [each.first for each in ranges],
-        "lasts": [each.last for each in ranges],
-        "counts": [each.count for each in ranges],
-        "range_outcomes": [each.outcome for each in ranges],
-        "range_reasons": [each.reason for each in ranges],
+        **{name: [row[place] for row in slots] for place, name in enumerate(names)},
+        **{name: [row[place] for row in ranges] for place, name in enumerate(range_names)},
     }
 
 
@@ -148,45 +164,44 @@ def plan(timeline: Timeline, decided_until: datetime, resume_at: datetime | None
     }
 
 
-def task_of(schedule: Schedule) -> Task[..., Any]:
-    """Return the declared task. Raises UnknownTask."""
-    return registry.get(schedule.task)
-
-
-def make_jobs(
-    using: str,
-    schedule: Schedule,
-    task: Task[..., Any],
-    slots: Iterable[tuple[datetime, int]],
-    *,
-    is_due_now: bool = False,
-) -> list[int]:
-    """Insert the jobs of slots that `record` returned; return the ids of those made. Raises InvalidArguments.
-
-    `is_due_now`: for slots of long ago that a person asked for; they have no jitter and no deadline.
-    """
-    made = []
-    placement = Placement(task=task, database=using).using(
+def template_of(using: str, schedule: Schedule) -> dict[str, Any]:
+    """Return what all jobs of a schedule share. Raises UnknownTask and InvalidArguments."""
+    placement = Placement(task=registry.get(schedule.task), database=using).using(
         queue_name=schedule.queue_name or None, priority=schedule.priority
     )
-    for slot, job_id in slots:
-        due = None if is_due_now else slot + jitter_of(schedule.pk, slot, schedule.jitter)
-        deadline = None if is_due_now else schedule.start_deadline
-        is_made = enqueue.enqueue_scheduled(
-            placement.using(run_after=due),
-            schedule.kwargs,
-            job_id=job_id,
-            schedule_id=schedule.pk,
-            slot=slot,
-            start_before=slot + deadline if deadline else None,
-            serial_key=schedule.serial_key,
-        )
-        if is_made:
-            made.append(job_id)
-            continue
+    return {
+        **enqueue.check_scheduled(placement, schedule.kwargs),
+        "schedule_id": schedule.pk,
+        "slot": None,
+        "start_before": None,
+        "serial_key": schedule.serial_key,
+    }
+
+
+def job_of_slot(schedule: Schedule, template: Mapping[str, Any], made: Made) -> dict[str, Any]:
+    """Return the job of a slot that is on time or caught up, with its jitter and its deadline."""
+    deadline = schedule.start_deadline
+    return {
+        **template,
+        "id": made.job_id,
+        "slot": made.slot,
+        "run_after": made.slot + jitter_of(schedule.pk, made.slot, schedule.jitter),
+        "start_before": made.slot + deadline if deadline else None,
+    }
+
+
+def insert_jobs(using: str, jobs: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Insert the jobs of slots; return their ids. A slot whose unique key a live job holds is marked so."""
+    made = scheduled_jobs.insert(using, jobs)
+    duplicates = [job for job in jobs if job["id"] not in made]
+    if duplicates:
+        keys = {
+            "schedule_ids": [job["schedule_id"] for job in duplicates],
+            "slots": [job["slot"] for job in duplicates],
+        }
         with connections[using].cursor() as cursor:
-            cursor.execute(MARK_DUPLICATE, {"schedule_id": schedule.pk, "slot": slot})
-    return made
+            cursor.execute(MARK_DUPLICATES, keys)
+    return sorted(made)
 
 
 def live_jobs(using: str, schedule_ids: Sequence[int]) -> dict[int, list[tuple[int, bool]]]:

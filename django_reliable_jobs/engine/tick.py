@@ -2,8 +2,8 @@
 
 Any number of processes may tick at once, with whatever they believe about leadership or the time: a schedule's row is
 locked and read in one statement, on the database's clock, and a slot's primary key lets it make one job at most. Due
-schedules that somebody else decides at this moment are skipped. Each schedule has a savepoint of its own: one that
-can't be decided keeps its cursor, says why, is tried again later, and stops no other.
+schedules that somebody else decides at this moment are skipped. What fails is split down to the one schedule, in a
+savepoint of its own: one that can't be decided keeps its cursor, says why, is tried again later, and stops no other.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from django_reliable_jobs import clock
 from django_reliable_jobs.arguments import without_bad_characters
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import lifecycle, slots
-from django_reliable_jobs.engine.slots import NOW, Record
+from django_reliable_jobs.engine.slots import NOW, Made, Record
 from django_reliable_jobs.engine.transaction import short_transaction
+from django_reliable_jobs.exceptions import ReliableJobsError
 from django_reliable_jobs.models import Schedule
 from django_reliable_jobs.slots import Dropped, LiveJobs, Policy, decide
 
@@ -74,14 +75,43 @@ def tick(using: str) -> Tick:
         due = list(Schedule.objects.using(using).raw(DUE, {"moment": clock.moment(), "batch": BATCH}))
         done.due = len(due)
         live = _live_jobs(using, due)
+        records = []
         for schedule in due:
             try:
-                with transaction.atomic(using=using):
-                    done.jobs += _decide(using, schedule, schedule.now, live.get(schedule.pk, []))
+                records.append(_decide(using, schedule, schedule.now, live.get(schedule.pk, [])))
             except Exception as error:
-                _set_broken(using, schedule, error)
-                done.broken.append(schedule.name)
+                _set_broken(using, schedule, error, done)
+        _write(using, records, done)
     return done
+
+
+def _write(using: str, records: Sequence[Record], done: Tick) -> None:
+    """Write decisions together; if that fails, each in a savepoint of its own, so that it fails for those that fail."""
+    if not records:
+        return
+    try:
+        with transaction.atomic(using=using):
+            made = slots.record(using, records)
+            done.jobs += _make_jobs(using, records, made)
+    except Exception as error:
+        if len(records) == 1:
+            _set_broken(using, records[0].schedule, error, done)
+        else:
+            for each in records:
+                _write(using, [each], done)
+
+
+def _make_jobs(using: str, records: Sequence[Record], made: Sequence[Made]) -> list[int]:
+    by_schedule = {each.schedule.pk: each for each in records}
+    for pk, slot in {each.schedule_id: each.slot for each in made}.items():
+        if replaced := by_schedule[pk].replaced:
+            reason = f"replaced by the job of its schedule for {slot.isoformat()}"
+            lifecycle.cancel(using, replaced, reason=reason)
+    jobs = [
+        slots.job_of_slot(by_schedule[each.schedule_id].schedule, by_schedule[each.schedule_id].template, each)
+        for each in made
+    ]
+    return slots.insert_jobs(using, jobs)
 
 
 def seconds_until_due(using: str) -> float | None:
@@ -98,8 +128,8 @@ def _live_jobs(using: str, due: Sequence[Schedule]) -> dict[int, list[tuple[int,
     return slots.live_jobs(using, ids) if ids else {}
 
 
-def _decide(using: str, schedule: Schedule, now: datetime, live: Sequence[tuple[int, bool]]) -> list[int]:
-    task = slots.task_of(schedule)
+def _decide(using: str, schedule: Schedule, now: datetime, live: Sequence[tuple[int, bool]]) -> Record:
+    template = slots.template_of(using, schedule)
     timeline = slots.timeline_of(schedule)
     after, paused = schedule.decided_until, []
     if schedule.paused_at is not None and schedule.resume_at is not None:  # its end has come, else nothing were due
@@ -107,21 +137,16 @@ def _decide(using: str, schedule: Schedule, now: datetime, live: Sequence[tuple[
         after = max(after, schedule.resume_at)
     begun = sum(has_begun for _, has_begun in live)
     decision = decide(timeline, after, now, _policy(schedule), LiveJobs(begun, len(live) - begun))
-    to_make = slots.record(
-        using,
-        schedule,
-        Record(
-            timeline=timeline,
-            decided_until=decision.newest or after,
-            jobs=decision.jobs,
-            dropped=[*paused, *decision.dropped],
-        ),
-    )
-    if decision.replaces and to_make and live:
-        reason = f"replaced by the job of its schedule for {to_make[-1][0].isoformat()}"
-        lifecycle.cancel(using, [job_id for job_id, _ in live], reason=reason)
     _report(schedule, decision.dropped)
-    return slots.make_jobs(using, schedule, task, to_make)
+    return Record(
+        schedule=schedule,
+        timeline=timeline,
+        decided_until=decision.newest or after,
+        template=template,
+        jobs=decision.jobs,
+        dropped=[*paused, *decision.dropped],
+        replaced=[job_id for job_id, _ in live] if decision.replaces else [],
+    )
 
 
 def _policy(schedule: Schedule) -> Policy:
@@ -137,22 +162,18 @@ def _policy(schedule: Schedule) -> Policy:
 def _report(schedule: Schedule, dropped: Sequence[Dropped]) -> None:
     for each in dropped:
         log = logger.warning if each.outcome == "missed" else logger.info
+        first, last = each.first.isoformat(), each.last.isoformat()
         number = "many" if each.count is None else each.count
-        log(
-            "schedule %s: %s slots from %s to %s %s (%s)",
-            schedule.name,
-            number,
-            each.first.isoformat(),
-            each.last.isoformat(),
-            each.outcome,
-            each.reason,
-        )
+        which = f"the slot of {first}" if each.count == 1 else f"{number} slots from {first} to {last}"
+        log("schedule %s: %s %s (%s)", schedule.name, which, each.outcome, each.reason)
 
 
-def _set_broken(using: str, schedule: Schedule, error: Exception) -> None:
+def _set_broken(using: str, schedule: Schedule, error: Exception, done: Tick) -> None:
+    done.broken.append(schedule.name)
     text = f"{type(error).__name__}: {error}"
+    is_ours = isinstance(error, ReliableJobsError)
     if schedule.error != text:
-        logger.error("schedule %s can't be decided: %s", schedule.name, text, exc_info=error)
+        logger.error("schedule %s can't be decided: %s", schedule.name, text, exc_info=None if is_ours else error)
     was_held_up = isinstance(error, DatabaseError)  # the others of this tick wait no longer than a moment
     with connections[using].cursor() as cursor:
         cursor.execute(

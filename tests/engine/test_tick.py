@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import IntegrityError, transaction
 from django.db.models import F
 
 from django_reliable_jobs import registry
-from django_reliable_jobs.engine import schedules
+from django_reliable_jobs.engine import scheduled_jobs, schedules
 from django_reliable_jobs.engine import tick as engine_tick
 from django_reliable_jobs.models import Job, Schedule, Slot, SlotRange
 from django_reliable_jobs.recurrence import Cron, Every, Once
@@ -290,15 +292,15 @@ class TestBrokenSchedules:
     def test_an_exception_nobody_foresaw_stops_no_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
         a_schedule(name="bad", kwargs={"bad": 1})
         good = a_schedule(name="good")
-        original = engine_tick.slots.make_jobs
+        insert = scheduled_jobs.insert
 
-        def explode(using: str, schedule: Schedule, *args: object, **kwargs: object) -> list[int]:
-            if schedule.name == "bad":
-                original(using, schedule, *args, **kwargs)  # type: ignore[arg-type]
+        def explode(using: str, jobs: Sequence[Mapping[str, Any]]) -> set[int]:
+            made = insert(using, jobs)
+            if any("bad" in job["kwargs"] for job in jobs):
                 raise ZeroDivisionError("nobody foresaw")
-            return original(using, schedule, *args, **kwargs)  # type: ignore[arg-type]
+            return made
 
-        monkeypatch.setattr(engine_tick.slots, "make_jobs", explode)
+        monkeypatch.setattr(scheduled_jobs, "insert", explode)
         assert [job.schedule_id for job in tick(at=on(2, 1))] == [good.pk]
         assert Schedule.objects.get(name="bad").error == "ZeroDivisionError: nobody foresaw"
         assert Slot.objects.count() == Job.objects.count() == 1, "nothing half done stays"
