@@ -77,7 +77,7 @@ class Concurrency(_Limit):
         self._set(allowed=allowed, per=_as_names("Concurrency", per), name=_as_name("Concurrency", name))
 
     def __str__(self) -> str:
-        return str(self.allowed)
+        return as_text(self.allowed)
 
 
 @dataclass(frozen=True, init=False)
@@ -105,7 +105,7 @@ class Rate(_Limit):
         self._set(per=_as_names("Rate", per), name=_as_name("Rate", name))
 
     def __str__(self) -> str:
-        return rate_as_text(self.allowed, self.period, self.burst)
+        return as_text(self.allowed, self.period, self.burst)
 
 
 def read_rate(text: Any) -> tuple[int, int]:
@@ -116,8 +116,10 @@ def read_rate(text: Any) -> tuple[int, int]:
     return int(found[1]), _PERIODS[found[2]]
 
 
-def rate_as_text(allowed: int, period: int, burst: int) -> str:
-    """Return what `read_rate` reads, with the burst if it is not the usual one."""
+def as_text(allowed: int, period: int | None = None, burst: int | None = None) -> str:
+    """Return "3", or as a rate "600/m", with its burst if that is not the usual one."""
+    if period is None or burst is None:
+        return str(allowed)
     letter = next(letter for letter, seconds in _PERIODS.items() if seconds == period)
     return f"{allowed}/{letter}" + ("" if burst == default_burst(allowed, period) else f", burst {burst}")
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.context import StopFlag
-from django_reliable_jobs.engine import claim, exchange, heartbeat, lifecycle, maintenance
+from django_reliable_jobs.engine import claim, exchange, heartbeat, lifecycle, limited, limits, lines, maintenance
 from django_reliable_jobs.engine import tick as schedule_tick
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.lifecycle import Ending
@@ -59,28 +59,42 @@ def run_jobs(*, using: str | None = None, max_jobs: int = 1000) -> list[Job]:
     """Run the jobs that are ready or due, and those that they enqueue, in this thread and connection; return them.
 
     Works inside a TestCase: each job runs in a savepoint, as its own connection would keep a failed statement from the
-    test's transaction. Retries are not waited for: run them inside `at(later)`. What a job raised is in its row and its
-    attempts. Raises RuntimeError after `max_jobs`: jobs that enqueue each other without end.
+    test's transaction. Retries are not waited for: run them inside `at(later)`. Rates hold nothing back here. What a
+    job raised is in its row and its attempts. Raises RuntimeError after `max_jobs`: jobs that enqueue each other
+    without end.
     """
     using = using or default_database()
     identity, queues = heartbeat.new_identity("test", 0), QueueOrder()
+    limits.declare(using)
     ran: list[int] = []
     while True:
         while maintenance.promote(using):
             pass
-        heads = claim.look(using).heads
-        if not heads:
-            break
-        arms = queues.arms(heads, queues.seats(heads, 1), 1)
-        _, claimed = exchange.exchange(using, identity.id, [], arms, limit=1, free=1, alone=True)
-        if not claimed:
+        job = _claim_one(using, identity.id, queues)
+        if job is None:
             break
         if len(ran) >= max_jobs:
             raise RuntimeError(f"run_jobs() ran {max_jobs} jobs and there are more; do they enqueue each other?")
-        _run(using, claimed[0])
-        ran.append(claimed[0].id)
+        _run(using, job)
+        ran.append(job.id)
     jobs = Job.objects.using(using).in_bulk(ran)
     return [jobs[job_id] for job_id in dict.fromkeys(ran) if job_id in jobs]
+
+
+def _claim_one(using: str, worker_id: int, queues: QueueOrder) -> ClaimedJob | None:
+    seen, found = claim.look(using), list[ClaimedJob]()
+    if heads := [head for head in seen.heads if not head.is_capped]:
+        arms = queues.arms(heads, queues.seats(heads, 1), 1)
+        _, found = exchange.exchange(using, worker_id, [], arms, limit=1, free=1, alone=True)
+    if not found and seen.limited:
+        waiting = lines.find_lines(using, dict.fromkeys(seen.limited, ""), is_paced=False).lines
+        waiting.sort(key=lambda line: -line.priority)
+        claimed = limited.claim_lines(using, worker_id, waiting, limit=1, free=1, alone=True, is_paced=False)
+        found = [job for _, job in claimed]
+    if not found and (capped := [head for head in seen.heads if head.is_capped]):
+        arms = queues.arms(capped, queues.seats(capped, 1), 1)
+        found = limited.claim_capped(using, worker_id, arms, limit=1, free=1, alone=True)
+    return next(iter(found), None)
 
 
 def _run(using: str, job: ClaimedJob) -> None:

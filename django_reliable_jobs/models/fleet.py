@@ -9,7 +9,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
-from django_reliable_jobs.limits import rate_as_text
+from django_reliable_jobs.limits import as_text
 
 
 class TextArrayField(models.Field):  # type: ignore[type-arg]
@@ -92,18 +92,14 @@ class Limit(models.Model):
     @property
     def value(self) -> str:
         """What the code says: "3", "600/m"."""
-        return _as_text(self.allowed, self.period, self.burst)
+        return as_text(self.allowed, self.period, self.burst)
 
     @property
     def override(self) -> str | None:
         """What an operator says instead."""
         if self.override_allowed is None:
             return None
-        return _as_text(self.override_allowed, self.override_period, self.override_burst)
-
-
-def _as_text(allowed: int, period: int | None, burst: int | None) -> str:
-    return str(allowed) if period is None or burst is None else rate_as_text(allowed, period, burst)
+        return as_text(self.override_allowed, self.override_period, self.override_burst)
 
 
 class Pace(models.Model):

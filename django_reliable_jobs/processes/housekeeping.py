@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine import claim, maintenance
+from django_reliable_jobs.engine import claim, limited, limits, maintenance
 from django_reliable_jobs.processes.loop import Loop
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ class Housekeeping(Loop):
     def _sweep(self) -> float:
         using, now = self._worker.using, time.monotonic()
         while self._passed_over:
-            job = claim.claim_passed_over(
-                using, self._worker.identity.id, self._passed_over.pop(), patience=PATIENCE_SECONDS
-            )
+            job_id, worker_id = self._passed_over.pop(), self._worker.identity.id
+            job = claim.claim_passed_over(using, worker_id, job_id, patience=PATIENCE_SECONDS)
+            job = job or limited.claim_passed_over(using, worker_id, job_id, patience=PATIENCE_SECONDS)
             if job is not None:
                 self._worker.adopt(job)
         pause = min(SWEEP_SECONDS, settings.LEASE_SECONDS / 3)
@@ -53,6 +53,8 @@ class Housekeeping(Loop):
         if now - self._pruned_at >= PRUNE_SECONDS:
             self._pruned_at = now
             maintenance.resume_queues(using)
+            limits.declare(using, missing_only=True)
+            limits.prune_paces(using)
             maintenance.prune(using, batches=PRUNE_BATCHES)
         return pause
 

@@ -11,6 +11,7 @@ from django.db import Error as DatabaseError
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import claim, exchange, heartbeat, maintenance
 from django_reliable_jobs.engine.claim import Arm, ClaimedJob, Head
+from django_reliable_jobs.processes.limited import LimitedIntake
 from django_reliable_jobs.processes.queues import advanced, seated
 from django_reliable_jobs.processes.suspicion import Suspicion
 
@@ -35,7 +36,9 @@ class Intake:
         self._worker = worker
         self._start = start
         self._passed_over = passed_over
+        self._limited = LimitedIntake(worker, start=start, passed_over=passed_over)
         self._suspicion = Suspicion()
+        self._is_held_back = False
         self._heads: list[Head] = []
         self._next_due: float | None = None  # seconds after the last look
         self._looked_at = self._look_at = 0.0
@@ -53,24 +56,33 @@ class Intake:
         target = max(worker.threads, min(2 * self.completed, MOST_IN_HAND))
         if worker.jobs_left is not None:
             target = min(target, worker.jobs_left)
-        if self._suspicion.holds_back(self._heads, worker.recorder):
-            return 0
-        return target - worker.recorder.in_hand
+        self._is_held_back = self._suspicion.holds_back([*self._heads, *self._limited.suspects], worker.recorder)
+        return 0 if self._is_held_back else target - worker.recorder.in_hand
 
     def exchange(self, wanted: int) -> bool:
         """Record what succeeded and claim up to `wanted` jobs, in one round trip; return whether there was either."""
         if wanted > 0 and time.monotonic() >= self._look_at:
             self._look()
+        if taken := self._take_limited():
+            wanted = self.wanted()
         seats = self._worker.queues.seats(self._heads, wanted) if wanted > 0 else []
         arms = self._worker.queues.arms(self._heads, seats, wanted) if wanted > 0 else []
         if not arms and not self._worker.recorder.successes():
-            return False
+            return taken > 0
         self._exchange(arms, seats, wanted)
         return True
 
+    def _take_limited(self) -> int:
+        worker = self._worker
+        if self._is_held_back:
+            return 0
+        in_hand = worker.recorder.in_hand
+        alone = self._suspicion.may_claim(in_hand, worker.threads - in_hand)
+        return self._limited.take(self._heads, is_brisk=2 * self.completed > worker.threads, alone=alone)
+
     def has_nothing_left(self, since: float) -> bool:
         """Return whether a look later than `since` (monotonic) found nothing ready and nothing due."""
-        return not self._heads and self._looked_at > since
+        return not self._heads and not self._limited.waits and self._looked_at > since
 
     def pause(self) -> float:
         """Return the seconds to wait for a wake-up before the next look; 0: look at once.
@@ -85,7 +97,8 @@ class Intake:
             return 0.0
         pause = self._pause
         self._pause = min(self._pause * 2, settings.POLL_SECONDS)
-        return pause if self._next_due is None else min(pause, max(self._next_due, 0.001))
+        moments = [moment for moment in (self._next_due, self._limited.delay()) if moment is not None]
+        return min(pause, *(max(moment, 0.001) for moment in moments)) if moments else pause
 
     def look_now(self) -> None:
         """Look with the next exchange."""
@@ -94,10 +107,12 @@ class Intake:
     def wake(self) -> None:
         """Look with the next exchange, and poll quickly after it."""
         self._look_at, self._pause = 0.0, FIRST_PAUSE
+        self._limited.wake()
 
     def forget(self) -> None:
         """Start from nothing: the connection or the identity was lost. Claims of ours may have committed unseen."""
         self._heads, self._look_at, self._idle_since = [], 0.0, None
+        self._limited.forget()
         self._orphans_until = time.monotonic() + ORPHAN_SECONDS
 
     def _look(self) -> None:
@@ -109,6 +124,7 @@ class Intake:
             # Nothing promoted: somebody else does it at this moment.
             seen = claim.look(using) if maintenance.promote(using) else seen._replace(next_due=FIRST_PAUSE)
         self._next_due = seen.next_due
+        self._limited.saw(seen)
         served = [head for head in seen.heads if self._worker.queues.serves(head.queue_name)]
         self._heads = [head for head in served if not head.is_capped]
         self._is_fresh = True
@@ -143,6 +159,7 @@ class Intake:
         for job in seated(claimed, seats):
             self._start(job)
         if arms:
+            self._limited.let_others()
             self._after_claim(arms, claimed, limit, free)
 
     def _after_claim(self, arms: list[Arm], claimed: list[ClaimedJob], limit: int, free: int) -> None:

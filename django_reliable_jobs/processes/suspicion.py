@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 from django_reliable_jobs.engine.claim import Head
+from django_reliable_jobs.engine.lines import Line
 from django_reliable_jobs.processes.recorder import Recorder
 
 DRAIN_SECONDS = 2.0  # how long claims wait for the process to be empty when a suspect is next
@@ -23,7 +24,7 @@ class Suspicion:
         self._waiting_since: float | None = None
         self._patience = DRAIN_SECONDS
 
-    def holds_back(self, heads: Sequence[Head], recorder: Recorder) -> bool:
+    def holds_back(self, heads: Sequence[Head | Line], recorder: Recorder) -> bool:
         """Return whether nothing may be claimed now."""
         now = time.monotonic()
         suspects = [held for held in recorder.running_or_next() if held.job.losses > 0]

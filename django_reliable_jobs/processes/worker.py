@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from django.db import Error as DatabaseError
 from django.db import InterfaceError, InternalError, OperationalError
 
-from django_reliable_jobs.engine import heartbeat
+from django_reliable_jobs.engine import heartbeat, limits
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.deadlines import Deadlines
@@ -216,6 +216,7 @@ class Worker:
     # --- begin and end
 
     def _register(self) -> None:
+        limits.declare(self.using)
         heartbeat.register(
             self.using,
             self.identity,
