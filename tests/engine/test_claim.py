@@ -187,13 +187,13 @@ def test_the_wait_for_a_passed_over_job_has_an_end() -> None:
 
 
 def test_a_look_sees_the_head_of_each_line_and_the_next_due_moment() -> None:
-    assert claiming.look("default") == ([], None)
+    assert claiming.look("default") == claiming.Sight([], None, [])
     for queue, priority in (("a", 0), ("a", 0), ("a", 5), ("b", 0)):
         ReadyJobFactory(queue_name=queue, priority=priority)
     Queue.objects.create(name="b", paused_at=timezone.now())
     suspect = ReadyJobFactory(queue_name="c", losses=1)
     ScheduledJobFactory()
-    heads, next_due = claiming.look("default")
+    heads, next_due, _ = claiming.look("default")
     assert {(head.queue_name, head.priority) for head in heads} == {("a", 0), ("a", 5), ("c", 0)}
     assert [head.id for head in heads if head.is_suspect] == [suspect.pk]
     assert all(59 < head.waited < 70 for head in heads)
