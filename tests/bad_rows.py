@@ -19,5 +19,7 @@ def refused_row(job_id: int, condition: str = "true") -> Iterator[None]:
     """Refuse to end the attempt of this job inside the block, if the condition holds."""
     with connection.cursor() as cursor:
         cursor.execute(REFUSE.format(id=job_id, condition=condition))
-        yield
-        cursor.execute("DROP FUNCTION tests_refuse CASCADE")
+        try:
+            yield
+        finally:
+            cursor.execute("DROP FUNCTION tests_refuse CASCADE")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import ctypes
 import os
+import re
 import resource
 import signal
 import threading
@@ -16,7 +17,7 @@ from typing import Any
 from django.db import connection, connections, transaction
 
 from django_reliable_jobs import task
-from tests.interrupted_tasks import at_once
+from tests.interrupted_tasks import at_once, stand_at_gate
 from tests.tasks import leave_effect
 
 tint: contextvars.ContextVar[str] = contextvars.ContextVar("tint", default="none")
@@ -28,16 +29,18 @@ class _Unspeakable(Exception):
 
 
 def _allocate() -> None:
-    # So that the machine survives: no more than the process has now, and a little.
+    # So that the machine survives: what the process has now, and a little. The limit stays, as a container's would.
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (size + 200_000_000, before[1]))
+    resource.setrlimit(resource.RLIMIT_AS, (size + 200_000_000, resource.RLIM_INFINITY))
     hoard: list[Any] = []
-    try:
-        while True:
-            hoard.append([object() for _ in range(1000)])
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
+    size = 1 << 24
+    while True:
+        try:
+            hoard.append(bytearray(size))
+        except MemoryError:
+            if size < 64:
+                raise
+            size //= 2
 
 
 def _segfault() -> None:
@@ -124,13 +127,21 @@ HOSTILE: dict[str, Callable[[], Any]] = {
     "ends its session": _end_own_session,
     "breaks its transaction": _break_transaction,
     "stops its worker": lambda: os.kill(os.getpid(), signal.SIGTERM),
-    "changes the folder": lambda: os.chdir("/"),
 }
 
 
 @task(max_attempts=2, backoff=at_once)
 def hostile(how: str) -> Any:
     return HOSTILE[how]()
+
+
+@task(max_attempts=5)
+def poison(how: str, folder: str) -> None:
+    """Take the process along, in the first attempt when the gate opens."""
+    stand_at_gate(folder, how)
+    if how == "loop in C":
+        re.match(r"(a+)+$", "a" * 64 + "b")  # holds the interpreter for years
+    HOSTILE[how]()
 
 
 @task(max_attempts=1, atomic=True)
@@ -147,8 +158,3 @@ async def hostile_async(how: str) -> Any:
 @task()
 def tint_seen() -> str:
     return tint.get()
-
-
-@task()
-def folder_seen() -> str:
-    return str(Path.cwd())

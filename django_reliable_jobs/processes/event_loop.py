@@ -43,10 +43,7 @@ class EventLoop:
             running.add_done_callback(lambda _: _hand_over(running, ended))
 
         loop.call_soon_threadsafe(start)
-        error, result = ended.result()
-        if error is not None:
-            raise error
-        return result
+        return ended.result()
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._starting:
@@ -59,11 +56,11 @@ class EventLoop:
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
-    while True:  # a task may have stopped it, or left a callback that raises SystemExit
+    while True:  # SystemExit in a coroutine or a callback ends it, for all the others too
         try:
             loop.run_forever()
-        except BaseException:
-            logger.exception("the event loop was ended from inside; it goes on")
+        except BaseException as error:
+            logger.warning("the event loop was ended from inside, by %r; it goes on", error)
 
 
 def _hand_over(running: asyncio.Task[Any], ended: Future[Any]) -> None:
@@ -75,17 +72,13 @@ def _hand_over(running: asyncio.Task[Any], ended: Future[Any]) -> None:
         ended.set_result(running.result())
 
 
-async def _in_own_thread(
-    function: Function, args: list[Any], kwargs: dict[str, Any], held: HeldJob
-) -> tuple[BaseException | None, Any]:
+async def _in_own_thread(function: Function, args: list[Any], kwargs: dict[str, Any], held: HeldJob) -> Any:
     # As in an ASGI request: what the coroutine hands to sync_to_async, the ORM first of all, runs in one thread of its
     # own, and the connections of that thread are closed when it has ended.
     async with ThreadSensitiveContext():
         held.thread = await sync_to_async(connections.guard)(held.flag, nullcontext)
         try:
-            return None, await function(*args, **kwargs)
-        except (SystemExit, KeyboardInterrupt) as error:  # raised on, they would end the event loop
-            return error, None
+            return await function(*args, **kwargs)
         finally:
             await sync_to_async(_leave_thread)()
 
