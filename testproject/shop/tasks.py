@@ -6,11 +6,13 @@ done, and then the job runs again. So each task looks first whether its work is 
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.core.mail import send_mail
 from django.db import transaction
 from django.utils import timezone
 
-from django_reliable_jobs import current_job, exponential, task
+from django_reliable_jobs import Cron, current_job, exponential, scheduled, task
 from testproject.shop import fax, text_messages
 from testproject.shop.models import Invoice, Order
 
@@ -61,3 +63,18 @@ def remind_of_payment(order_id: int) -> None:
 def fax_to_warehouse(order_id: int) -> None:
     """Fax the order to the warehouse. This never works: its jobs end as dead letters."""
     fax.send(f"Order {order_id}: please pack.")
+
+
+@scheduled(
+    Cron("0 2 * * *", timezone="Europe/Berlin"),
+    name="nightly-invoices",
+    overlap="skip",
+    catch_up="latest",
+    start_deadline=timedelta(hours=6),
+    alert_after=timedelta(hours=26),
+)
+@task()
+def nightly_invoices() -> int:
+    """Enqueue the invoices of orders that have none, whatever became of their own jobs."""
+    orders = Order.objects.filter(invoice=None).values_list("pk", flat=True)
+    return len(make_invoice.enqueue_many([{"order_id": order_id} for order_id in orders]))
