@@ -93,7 +93,7 @@ REFUSED: list[tuple[str, list[Any], str]] = [
 @pytest.mark.parametrize(
     ("key", "value", "wanted"),
     [(key, value, wanted) for key, values, wanted in REFUSED for value in values],
-    ids=lambda each: repr(each)[:30],
+    ids=lambda each: repr(each).partition(" at 0x")[0][:30],
 )
 def test_it_says_what_a_setting_must_be(key: str, value: Any, wanted: str) -> None:
     [mistake] = find_mistakes({key: value})
