@@ -1,4 +1,4 @@
-"""Rows read for people: what is in the queues, who works, and why a job does not run yet. Writes nothing.
+"""Rows read for people: what is in the queues, who works, which jobs there are. Writes nothing.
 
 Ended jobs may be millions: of them only the dead are counted, and every count here is one that a partial index answers.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.db import connections
 from django.db.models import Case, Count, F, OuterRef, Q, QuerySet, Subquery, Value, When
@@ -16,71 +15,49 @@ from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
 from django_reliable_jobs import clock, registry
+from django_reliable_jobs.engine.claim import IS_LIMITED, IS_READY
 from django_reliable_jobs.engine.queues import IS_PAUSED
-from django_reliable_jobs.exceptions import UnknownTask
 from django_reliable_jobs.models import Attempt, CancelRequest, Job, Queue, Worker
 
 _NOW = "coalesce(%(moment)s::timestamptz, statement_timestamp())"
-# As the ready index has it; nothing makes a ready job with one of these keys yet.
-_IS_READY = "status = 'READY' AND concurrency_key IS NULL AND rate_key IS NULL AND serial_key IS NULL"
-_IS_ALIVE = "worker.lost_at IS NULL AND NOT worker.is_stopping AND worker.expires_at >= clock_timestamp()"
-_SERVES = "(worker.queues IS NULL OR {0} = ANY(worker.queues)) AND {0} <> ALL(worker.excluded_queues)"
+IS_ALIVE = "worker.lost_at IS NULL AND NOT worker.is_stopping AND worker.expires_at >= clock_timestamp()"
+# {} is the SQL of a queue's name.
+SERVES = "(worker.queues IS NULL OR {0} = ANY(worker.queues)) AND {0} <> ALL(worker.excluded_queues)"
 
 QUEUES = f"""
 WITH ready AS (
-    SELECT queue_name AS name, count(*) AS jobs, min(run_after) AS due FROM django_reliable_jobs_job
-     WHERE {_IS_READY} GROUP BY queue_name
+    SELECT name, count(*) AS jobs, min(due) AS due FROM (
+        SELECT queue_name AS name, run_after AS due FROM django_reliable_jobs_job job WHERE {IS_READY}
+         UNION ALL
+        SELECT queue_name, run_after FROM django_reliable_jobs_job job WHERE {IS_LIMITED}) job GROUP BY name
 ), running AS (
     SELECT queue_name AS name, count(*) AS jobs FROM django_reliable_jobs_job
      WHERE status = 'RUNNING' GROUP BY queue_name
 ), scheduled AS (
     SELECT queue_name AS name, count(*) AS jobs, min(run_after) AS due FROM django_reliable_jobs_job
      WHERE status = 'SCHEDULED' GROUP BY queue_name
-), paused AS (
-    SELECT name, paused_at, resume_at FROM django_reliable_jobs_queue queue WHERE {IS_PAUSED}
+), decided AS (
+    SELECT name, CASE WHEN {IS_PAUSED} THEN paused_at END AS paused_at,
+           CASE WHEN {IS_PAUSED} THEN resume_at END AS resume_at, concurrency
+      FROM django_reliable_jobs_queue queue WHERE {IS_PAUSED} OR concurrency IS NOT NULL
 ), alive AS (
-    SELECT queues, excluded_queues FROM django_reliable_jobs_worker worker WHERE {_IS_ALIVE}
+    SELECT queues, excluded_queues FROM django_reliable_jobs_worker worker WHERE {IS_ALIVE}
 ), names AS (
-    SELECT name FROM ready UNION SELECT name FROM running UNION SELECT name FROM scheduled UNION SELECT name FROM paused
-     UNION SELECT unnest(queues) FROM alive UNION SELECT unnest(%(declared)s::text[])
+    SELECT name FROM ready UNION SELECT name FROM running UNION SELECT name FROM scheduled
+     UNION SELECT name FROM decided UNION SELECT unnest(queues) FROM alive UNION SELECT unnest(%(declared)s::text[])
 )
 SELECT names.name, coalesce(ready.jobs, 0), coalesce(running.jobs, 0), coalesce(scheduled.jobs, 0),
        CASE WHEN least(ready.due, scheduled.due) <= {_NOW} THEN {_NOW} - least(ready.due, scheduled.due) END,
-       paused.paused_at, paused.resume_at, (SELECT count(*) FROM alive worker WHERE {_SERVES.format("names.name")})
+       decided.paused_at, decided.resume_at, decided.concurrency,
+       (SELECT count(*) FROM alive worker WHERE {SERVES.format("names.name")})
   FROM names LEFT JOIN ready USING (name) LEFT JOIN running USING (name) LEFT JOIN scheduled USING (name)
-       LEFT JOIN paused USING (name)
+       LEFT JOIN decided USING (name)
  ORDER BY names.name
 """
 
 DEAD_BY_TASK = """
 SELECT task, count(*) FROM django_reliable_jobs_job WHERE status = 'DEAD' GROUP BY task ORDER BY count(*) DESC, task
 """
-
-SURROUNDINGS = f"""
-SELECT {_NOW}, paused.paused_at, paused.resume_at, alive.workers, alive.serving, alive.threads,
-       (SELECT count(*) FROM django_reliable_jobs_job job
-         WHERE job.status = 'RUNNING' AND job.worker_id = ANY(alive.serving_ids))
-  FROM (SELECT count(*) AS workers, count(*) FILTER (WHERE serves) AS serving,
-               coalesce(sum(threads) FILTER (WHERE serves), 0) AS threads,
-               coalesce(array_agg(id) FILTER (WHERE serves), ARRAY[]::bigint[]) AS serving_ids
-          FROM (SELECT id, threads, {_SERVES.format("%(queue)s")} AS serves
-                  FROM django_reliable_jobs_worker worker WHERE {_IS_ALIVE}) worker) alive
-       LEFT JOIN (SELECT paused_at, resume_at FROM django_reliable_jobs_queue queue
-                   WHERE queue.name = %(queue)s AND {IS_PAUSED}) paused ON true
-"""
-
-# Two arms, each a range of the ready index; joined by OR they would be a filter over the whole queue.
-AHEAD = f"""
-SELECT count(*) FROM (
-    (SELECT 1 FROM django_reliable_jobs_job
-      WHERE {_IS_READY} AND queue_name = %(queue)s AND priority > %(priority)s LIMIT %(limit)s)
-     UNION ALL
-    (SELECT 1 FROM django_reliable_jobs_job
-      WHERE {_IS_READY} AND queue_name = %(queue)s AND priority = %(priority)s
-        AND (run_after, id) < (%(run_after)s, %(id)s) LIMIT %(limit)s)
-) ahead
-"""
-MOST_AHEAD = 1000
 
 WIDE_COLUMNS = ("args", "kwargs", "result", "reason", "meta", "unique_hash")
 
@@ -96,6 +73,7 @@ class QueueStatus:
     oldest: timedelta | None
     paused_at: datetime | None
     resume_at: datetime | None
+    concurrency: int | None  # jobs at once in the whole fleet; None: any number
     workers: int  # alive, and serve it
 
 
@@ -116,7 +94,7 @@ class WorkerStatus:
 
 
 def queues(using: str) -> list[QueueStatus]:
-    """Return every queue that has live jobs, is paused, or is named by a worker or a declared task; by name."""
+    """Return every queue that has live jobs, is paused or limited, or is named by a worker or a task; by name."""
     declared = sorted({task.queue_name for task in registry.all_tasks()})
     with connections[using].cursor() as cursor:
         cursor.execute(QUEUES, {"moment": clock.moment(), "declared": declared})
@@ -170,7 +148,9 @@ def with_status(jobs: QuerySet[Job], status: str) -> QuerySet[Job]:
     """Narrow to one status in the words of the partial index that has it, however many jobs have ended."""
     condition = Q(status=status)
     if status == Job.Status.READY:
-        condition &= Q(concurrency_key=None, rate_key=None, serial_key=None)
+        has_no_limit = Q(concurrency_key__isnull=True, rate_key__isnull=True, serial_key__isnull=True)
+        has_limit = Q(concurrency_key__isnull=False) | Q(rate_key__isnull=False) | Q(serial_key__isnull=False)
+        condition = (condition & has_no_limit) | (condition & has_limit)
     elif status in Job.ENDED:
         condition &= Q(finished_at__isnull=False)
     return jobs.filter(condition)
@@ -207,66 +187,6 @@ def find_cancel_request(using: str, job_id: int) -> CancelRequest | None:
     return CancelRequest.objects.using(using).filter(pk=job_id).first()
 
 
-def explain_waiting(using: str, job: Job) -> list[str]:
-    """Return a sentence for each thing that keeps a READY or SCHEDULED job from running, as far as it can be known."""
-    if job.status not in (Job.Status.READY, Job.Status.SCHEDULED):
-        return []
-    with connections[using].cursor() as cursor:
-        cursor.execute(SURROUNDINGS, {"moment": clock.moment(), "queue": job.queue_name})
-        moment, paused_at, resume_at, alive, serving, threads, busy = cursor.fetchone()
-    sentences = [*_explain_row(using, job, moment), *_explain_task(job)]
-    if paused_at is not None:
-        until = f"until {as_local(resume_at)}" if resume_at else f"until `manage.py jobs resume {job.queue_name}`"
-        sentences.append(f"Its queue, {job.queue_name}, is paused since {as_local(paused_at)}, {until}.")
-    if not alive:
-        sentences.append("No worker is running. Start one: `manage.py runworker`.")
-    elif not serving:
-        sentences.append(
-            f"Workers are running ({alive}), but none serves its queue."
-            f" Start one that does: `manage.py runworker --queue {job.queue_name}`."
-        )
-    elif job.status == Job.Status.READY and paused_at is None:
-        sentences += _explain_line(using, job, busy=busy, threads=threads)
-    return sentences or ["Nothing is in its way: a worker takes it at its next look."]
-
-
 def as_local(moment: datetime) -> str:
     """Return a moment as people read it: to the second, in the current time zone, with its name."""
     return f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
-
-
-def _explain_row(using: str, job: Job, moment: datetime) -> list[str]:
-    sentences = []
-    if job.run_after > moment:
-        sentences.append(f"It is scheduled for {as_local(job.run_after)}.")
-    elif job.status == Job.Status.SCHEDULED:
-        sentences.append(f"It was due at {as_local(job.run_after)}, and no worker has made it ready yet.")
-    if job.reason:
-        sentences.append(f"It was put back: {job.reason}")
-    if job.expires_at is not None and job.expires_at < moment:
-        sentences.append(f"It expired at {as_local(job.expires_at)}: a worker will cancel it, and not run it.")
-    if find_cancel_request(using, job.pk):
-        sentences.append("Somebody asked to cancel it: a worker will do that, and not run it.")
-    return sentences
-
-
-def _explain_task(job: Job) -> list[str]:
-    try:
-        registry.get(job.task)
-    except UnknownTask as error:
-        return [f"In the code that this command runs on, {error} A worker that does not know it puts the job back."]
-    return []
-
-
-def _explain_line(using: str, job: Job, *, busy: int, threads: int) -> list[str]:
-    place: dict[str, Any] = {"queue": job.queue_name, "priority": job.priority, "run_after": job.run_after}
-    with connections[using].cursor() as cursor:
-        cursor.execute(AHEAD, {**place, "id": job.pk, "limit": MOST_AHEAD})
-        ahead = cursor.fetchone()[0]
-    sentences = []
-    if ahead:
-        number = f"{MOST_AHEAD} or more" if ahead >= MOST_AHEAD else str(ahead)
-        sentences.append(f"Ready jobs of its queue that start before it: {number}.")
-    if busy >= threads:
-        sentences.append(f"The workers that serve its queue are busy: {busy} jobs run on {threads} threads.")
-    return sentences

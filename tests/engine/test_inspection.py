@@ -9,9 +9,9 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from django_reliable_jobs.engine import inspection, queues
+from django_reliable_jobs.engine import inspection, obstacles, queues
 from django_reliable_jobs.engine.inspection import QueueStatus
-from django_reliable_jobs.models import Job, Worker
+from django_reliable_jobs.models import Job, Queue, Worker
 from django_reliable_jobs.testing import at, run_jobs
 from tests import tasks
 from tests.states import a_worker, claim_one
@@ -38,6 +38,23 @@ def test_a_queue_shows_its_live_jobs_and_leaves_out_the_ended() -> None:
     claim_one(a_worker())
     default = status_of("default")
     assert (default.ready, default.running, default.scheduled) == (3, 1, 1)
+
+
+@pytest.mark.django_db
+def test_ready_jobs_with_limits_are_counted_and_found_like_others() -> None:
+    limited = [Job.objects.create(task="x", **{key: "a"}) for key in ("concurrency_key", "rate_key", "serial_key")]
+    plain = tasks.nothing.enqueue()
+    default = status_of("default")
+    assert default.ready == 4
+    assert default.oldest is not None
+    found = inspection.find_jobs("default", status="READY")
+    assert [job.pk for job in found] == [job.pk for job in reversed([*limited, plain])]
+
+
+@pytest.mark.django_db
+def test_a_queue_with_a_limit_shows_it() -> None:
+    Queue.objects.create(name="narrow", concurrency=3)
+    assert (status_of("narrow").concurrency, status_of("default").concurrency) == (3, None)
 
 
 @pytest.mark.django_db
@@ -164,7 +181,7 @@ QUESTIONS: dict[str, Callable[[], str]] = {
     "workers": lambda: str(inspection.with_state(Worker.objects.all()).explain()),
     "dead letters": lambda: _plan(inspection.DEAD_BY_TASK),
     "place in line": lambda: _plan(
-        inspection.AHEAD, {"queue": "default", "priority": 0, "run_after": timezone.now(), "id": 1, "limit": 10}
+        obstacles.AHEAD, {"queue": "default", "priority": 0, "run_after": timezone.now(), "id": 1, "limit": 10}
     ),
     **{
         f"list {status}": lambda status=status: _plan_of_list(status)
@@ -211,4 +228,4 @@ def test_nothing_is_written() -> None:
     inspection.dead_by_task("default")
     inspection.now("default")
     inspection.find_statuses("default", [job.pk])
-    inspection.explain_waiting("default", job)
+    obstacles.explain_waiting("default", job)

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from django_reliable_jobs.engine import inspection
+from django_reliable_jobs.engine import inspection, obstacles
 from django_reliable_jobs.engine.inspection import WorkerStatus, as_local
 from django_reliable_jobs.management.jobs.arguments import Options, Verbs, add_verb, count, job_id
 from django_reliable_jobs.management.jobs.listing import columns_of
@@ -41,7 +41,7 @@ def show(using: str, options: Options) -> Report:
         raise CommandError(f"There is no job {options['id']}; it may have been pruned after it ended.")
     limit = options["attempts"]
     attempts = inspection.find_attempts(using, job.pk, limit=limit + 1)
-    waits = inspection.explain_waiting(using, job)
+    waits = obstacles.explain_waiting(using, job)
     worker, request = _worker_of(using, job), inspection.find_cancel_request(using, job.pk)
     return Report(
         data={

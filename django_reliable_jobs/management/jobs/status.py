@@ -64,7 +64,7 @@ def _queue_state(queue: QueueStatus) -> str:
         return f"paused until {as_local(queue.resume_at)}" if queue.resume_at else "paused"
     if queue.workers == 0:
         return "no worker serves it"
-    return "served"
+    return "served" if queue.concurrency is None else f"served, {queue.concurrency} at once"
 
 
 def _worker_lines(workers: list[WorkerStatus], width: int | None) -> list[str]:

@@ -6,15 +6,15 @@ import pytest
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from django_reliable_jobs.engine import inspection, lifecycle, queues
-from django_reliable_jobs.models import Job
+from django_reliable_jobs.engine import inspection, lifecycle, obstacles, queues
+from django_reliable_jobs.models import Job, Limit, Pace, Queue
 from django_reliable_jobs.testing import at, run_jobs
 from tests import tasks
 from tests.states import a_worker, claim_one
 
 
 def explain(job: Job) -> list[str]:
-    return inspection.explain_waiting("default", Job.objects.get(pk=job.pk))
+    return obstacles.explain_waiting("default", Job.objects.get(pk=job.pk))
 
 
 @pytest.mark.django_db
@@ -107,7 +107,7 @@ def test_a_job_says_how_many_start_before_it_and_that_the_workers_are_busy() -> 
 
 @pytest.mark.django_db
 def test_the_line_before_a_job_is_counted_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspection, "MOST_AHEAD", 3)
+    monkeypatch.setattr(obstacles, "MOST_AHEAD", 3)
     a_worker()
     tasks.nothing.using(priority=10).enqueue_many([{}] * 5)
     tasks.nothing.enqueue_many([{}] * 5)
@@ -134,3 +134,79 @@ def test_a_job_that_somebody_asked_to_cancel_says_so() -> None:
     assert request is not None and request.reason == "enough"
     Job.objects.update(status="READY")  # it was released between the request and its worker's heartbeat
     assert "Somebody asked to cancel it: a worker will do that, and not run it." in explain(job)
+
+
+def a_running_row(**keys: str) -> None:
+    Job.objects.create(
+        task="tests.tasks.nothing",
+        status="RUNNING",
+        token=1,
+        worker_id=1,
+        claims=1,
+        **{"started_at": Now(), **keys},
+    )
+
+
+@pytest.mark.django_db
+def test_a_job_says_that_its_limit_is_used_up() -> None:
+    a_worker()
+    Limit.objects.create(kind="concurrency", name="crm", allowed=2)
+    job = Job.objects.create(task="tests.tasks.nothing", concurrency_key="crm:customer=1")
+    a_running_row(concurrency_key="crm:customer=2")
+    a_running_row(concurrency_key="crm:customer=1")
+    assert explain(job) == ["Nothing is in its way: a worker takes it at its next look."]
+    a_running_row(concurrency_key="crm:customer=1")
+    assert explain(job) == ["Its limit, crm:customer=1, allows 2 jobs at once, and 2 run."]
+
+
+@pytest.mark.django_db
+def test_a_job_says_when_its_rate_lets_the_next_job_start() -> None:
+    a_worker()
+    limit = Limit.objects.create(kind="rate", name="mail", allowed=6, period=60, burst=1)
+    job = Job.objects.create(task="tests.tasks.nothing", rate_key="mail")
+    now = timezone.now() + timedelta(seconds=1)
+    with at(now):
+        assert explain(job) == ["Nothing is in its way: a worker takes it at its next look."]
+        Pace.objects.create(key="mail", paid_until=now + timedelta(seconds=4))
+        assert explain(job) == ["Its rate limit, mail, lets the next job start in 4.0 s."]
+    limit.override_allowed, limit.override_period, limit.override_burst = 0, 60, 1
+    limit.save()
+    assert explain(job) == ["Its rate limit, mail, lets no job start."]
+
+
+@pytest.mark.django_db
+def test_a_job_of_a_schedule_says_that_an_earlier_one_still_runs() -> None:
+    a_worker()
+    job = Job.objects.create(task="tests.tasks.nothing", serial_key="schedule:1")
+    a_running_row(serial_key="schedule:1")
+    assert explain(job) == ["An earlier job of its schedule runs, and it waits for that one's end."]
+
+
+@pytest.mark.django_db
+def test_a_job_says_that_its_queue_runs_as_many_as_it_may() -> None:
+    a_worker()
+    Queue.objects.create(name="default", concurrency=1)
+    job = tasks.nothing.enqueue()
+    assert explain(job) == ["Nothing is in its way: a worker takes it at its next look."]
+    a_running_row()
+    assert explain(job) == ["Its queue, default, allows 1 jobs at once, and 1 run."]
+
+
+@pytest.mark.django_db
+def test_a_limited_job_counts_those_before_it_with_the_same_limits() -> None:
+    a_worker()
+    Limit.objects.create(kind="concurrency", name="crm", allowed=2)
+    before = {"task": "tests.tasks.nothing", "concurrency_key": "crm"}
+    Job.objects.create(**before)
+    Job.objects.create(**before, priority=1)
+    Job.objects.create(**before, rate_key="mail")
+    tasks.nothing.enqueue()
+    assert explain(Job.objects.create(**before)) == ["Ready jobs with its limits that start before it: 2."]
+
+
+@pytest.mark.django_db
+def test_a_slot_that_is_past_its_last_start_will_not_run() -> None:
+    a_worker()
+    job = tasks.nothing.enqueue()
+    Job.objects.update(start_before=Now() - timedelta(seconds=1), expires_at=Now() + timedelta(hours=1))
+    assert "a worker will cancel it, and not run it" in explain(job)[0]
