@@ -40,6 +40,8 @@ class Deadlines(Loop):
     def _check(self) -> float:
         now = time.monotonic()
         self._worker.check_limits()
+        if self._worker.is_lease_in_doubt:
+            self._worker.recorder.flag(None, "lost")
         running = self._worker.recorder.in_threads()
         for held in running:
             limit = _timeout_of(held)

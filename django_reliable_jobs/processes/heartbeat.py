@@ -13,6 +13,7 @@ from django_reliable_jobs.processes.loop import Loop
 if TYPE_CHECKING:
     from django_reliable_jobs.processes.worker import Worker
 
+TRUST = 0.8  # of a lease, counted from before it was renewed: what is left is for ending the jobs
 TURN_SECONDS = 1.0  # how often cancel requests are read while jobs run
 
 
@@ -24,6 +25,10 @@ class Heartbeat(Loop):
         self._worker = worker
         self._renewed_at = time.monotonic()
         self._renewed_for = 0
+
+    def start(self) -> None:
+        self._renewed_at = time.monotonic()  # the worker has just registered
+        super().start()
 
     def _beat(self) -> float:
         worker, now = self._worker, time.monotonic()
@@ -43,8 +48,14 @@ class Heartbeat(Loop):
             self._renewed_at = now
             self._worker.lease_lost()
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the lease may be about to end, or to have ended: somebody else may start the jobs then.
+
+        Also true while a renewal hangs, on a network that swallows everything or behind a lock.
+        """
+        return time.monotonic() - self._renewed_at >= settings.LEASE_SECONDS * TRUST
+
     def failed(self) -> None:
-        """End the jobs before the lease does: somebody else may start them then."""
+        """Show that the loop is alive: it is the database that is not."""
         self._worker.vitals.beat(self._worker.identity.id)
-        if time.monotonic() - self._renewed_at >= settings.LEASE_SECONDS * 0.8:
-            self._worker.recorder.flag(None, "lost")

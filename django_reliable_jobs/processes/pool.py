@@ -18,7 +18,7 @@ from django_reliable_jobs.engine.lifecycle import Outcome
 from django_reliable_jobs.exceptions import Interruption
 from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.event_loop import EventLoop
-from django_reliable_jobs.processes.execution import execute
+from django_reliable_jobs.processes.execution import RELEASED, execute
 from django_reliable_jobs.registry import Task
 
 
@@ -154,10 +154,12 @@ class Pool:
             connections.close_all()
 
     def _run_job(self, held: HeldJob) -> None:
-        self._on_start(held.job.token)
-        connections.make_usable()
-        held.started = time.monotonic()
-        if held.flag.reason != "lost":
+        if held.flag.reason is not None:  # it need not begin only to be ended
+            held.outcome = RELEASED
+        else:
+            self._on_start(held.job.token)
+            connections.make_usable()
+            held.started = time.monotonic()
             # A context of its own for each job: what one sets, the next does not see.
             held.outcome = copy_context().run(self._execute, held)
         held.ended = time.monotonic()

@@ -101,6 +101,11 @@ class Worker:
         self.recorder.flag(None, "lost")
         self._inbox.put(LOST)
 
+    @property
+    def is_lease_in_doubt(self) -> bool:
+        """Whether the lease could not be renewed for so long that another worker may soon take the jobs."""
+        return self._heartbeat.is_late
+
     def recycle(self, why: str, *, patiently: bool) -> None:
         """Stop with the exit code that asks for a fresh process; patiently: running jobs take the time they need."""
         if self._exit_code == 0 and not self.stops_asked:
