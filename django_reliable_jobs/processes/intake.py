@@ -65,8 +65,9 @@ class Intake:
             self._look()
         if taken := self._take_limited():
             wanted = self.wanted()
-        seats = self._worker.queues.seats(self._heads, wanted) if wanted > 0 else []
-        arms = self._worker.queues.arms(self._heads, seats, wanted) if wanted > 0 else []
+        heads = self._limited.have_turn(self._heads) if wanted > 0 else ()
+        seats = self._worker.queues.seats(heads, wanted)
+        arms = self._worker.queues.arms(heads, seats, wanted)
         if not arms and not self._worker.recorder.successes():
             return taken > 0
         self._exchange(arms, seats, wanted)
@@ -159,7 +160,6 @@ class Intake:
         for job in seated(claimed, seats):
             self._start(job)
         if arms:
-            self._limited.let_others()
             self._after_claim(arms, claimed, limit, free)
 
     def _after_claim(self, arms: list[Arm], claimed: list[ClaimedJob], limit: int, free: int) -> None:

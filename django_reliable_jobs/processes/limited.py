@@ -66,9 +66,10 @@ class LimitedIntake:
         """
         self._notice_ended()
         self.suspects = self.suspects if self.waits else []
-        if not self.waits or time.monotonic() < self._again_at or (self._owes and heads):
+        if not self.waits or time.monotonic() < self._again_at:
             return 0
-        room = self._room(heads, is_brisk)
+        rivals = self._rivals(heads)
+        room = 0 if self._owes and rivals else self._room(rivals, is_brisk)
         if room <= 0:
             return 0
         self._soonest, self._looked_at, self._again_at = None, time.monotonic(), 0.0
@@ -77,14 +78,19 @@ class LimitedIntake:
         if taken < room:
             taken += self._take_capped(heads, room - taken, alone)
         if taken:
-            self._failures, self._owes = 0, bool(heads)
+            self._failures, self._owes = 0, True
         else:
             self._put_off()
         return taken
 
-    def let_others(self) -> None:
-        """Ordinary jobs have had their turn."""
-        self._owes = False
+    def have_turn(self, heads: Sequence[Head]) -> Sequence[Head]:
+        """Return the ordinary jobs that are next, none that limited ones go before; note their turn."""
+        rivals, owes, self._owes = self._rivals(heads), self._owes, False
+        may_start = self.waits and time.monotonic() >= self._again_at
+        return rivals if may_start or (owes and rivals) else heads
+
+    def _rivals(self, heads: Sequence[Head]) -> Sequence[Head]:
+        return self._turns.rivals([*self._queues, *(head.queue_name for head in self._capped)], heads)
 
     def delay(self) -> float | None:
         """Return the seconds until it makes sense to look at limits again; None: nothing waits for them."""
@@ -109,9 +115,9 @@ class LimitedIntake:
             self._held -= ended
             self.look_now()
 
-    def _room(self, heads: Sequence[Head], is_brisk: bool) -> int:
+    def _room(self, rivals: Sequence[Head], is_brisk: bool) -> int:
         worker = self._worker
-        room = (max(worker.threads // 2, 1) if heads else worker.threads) - len(self._held)
+        room = (max(worker.threads // 2, 1) if rivals else worker.threads) - len(self._held)
         if (free := self._free()) or not is_brisk:
             room = min(room, free)
         return room if worker.jobs_left is None else min(room, worker.jobs_left - worker.recorder.in_hand)

@@ -14,6 +14,7 @@ class Turns:
 
     def __init__(self, order: QueueOrder) -> None:
         self._order = order
+        self._rank = {name: place for place, name in enumerate(order.weights or ())}
         self._count = 0
         self._cursors: dict[str, str] = {}
         self._last: dict[str, str] = {}
@@ -27,9 +28,15 @@ class Turns:
         if not self._order.is_strict:
             shift = self._count % max(len(names), 1)
             return [*names[shift:], *names[:shift]]
-        rank = {name: place for place, name in enumerate(self._order.weights or ())}
-        last = min((rank[head.queue_name] for head in heads), default=len(rank))
-        return sorted((name for name in names if rank[name] <= last), key=rank.__getitem__)
+        last = min((self._rank[head.queue_name] for head in heads), default=len(self._rank))
+        return sorted((name for name in names if self._rank[name] <= last), key=self._rank.__getitem__)
+
+    def rivals(self, names: Iterable[str], heads: Sequence[Head]) -> Sequence[Head]:
+        """Return the ordinary jobs that have as good a right to a thread as limited jobs of these queues."""
+        if not self._order.is_strict:
+            return heads
+        first = min((self._rank[name] for name in names), default=0)
+        return [head for head in heads if self._rank[head.queue_name] <= first]
 
     def cursors(self, names: Iterable[str]) -> dict[str, str]:
         """Return for each queue the line behind which to look."""
