@@ -30,6 +30,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "django_reliable_jobs",
     "testproject.shop",
+    "testproject.benchmarks",
     "testproject.chaos",
 ]
 

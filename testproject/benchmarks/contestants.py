@@ -63,6 +63,14 @@ OURS = Contestant(
     ),
 )
 
+# Only where no transaction pooler stands between Django and PostgreSQL.
+OURS_PREPARED = replace(
+    OURS,
+    name="ours-prepared",
+    settings="as ours, with server_side_binding and prepare_threshold=5 in the OPTIONS of the database",
+    environment={"BENCHMARK_PREPARED": "1"},
+)
+
 RAW_SQL = Contestant(
     name="raw-sql",
     driver="raw_sql",
@@ -72,6 +80,13 @@ RAW_SQL = Contestant(
     tables="ours",
     finished=OURS.finished,
     future=OURS.future,
+)
+
+RAW_SQL_UNPREPARED = replace(
+    RAW_SQL,
+    name="raw-sql-unprepared",
+    settings=RAW_SQL.settings.replace("prepared statements", "as Django has psycopg connect: nothing is prepared"),
+    environment={"BENCHMARK_PREPARED": "0"},
 )
 
 PGQUEUER = Contestant(
@@ -159,4 +174,17 @@ CELERY_THREADS = Contestant(
     needs_redis=True,
 )
 
-PEERS = {each.name: each for each in (RAW_SQL, PGQUEUER, PROCRASTINATE, DJANGO_TASKS_DB, OBAN, CELERY, CELERY_THREADS)}
+PEERS = {
+    each.name: each
+    for each in (
+        OURS_PREPARED,
+        RAW_SQL,
+        RAW_SQL_UNPREPARED,
+        PGQUEUER,
+        PROCRASTINATE,
+        DJANGO_TASKS_DB,
+        OBAN,
+        CELERY,
+        CELERY_THREADS,
+    )
+}

@@ -106,6 +106,10 @@ class PostgresServer:
         with self.connect() as connection:
             connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(database)))
 
+    def written(self) -> int:
+        """Return how many bytes of WAL there have been."""
+        return int(self.value("postgres", "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn"))
+
     def version(self) -> str:
         """Return the server's version."""
         return str(self.value("postgres", "SHOW server_version"))

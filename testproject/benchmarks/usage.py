@@ -14,7 +14,7 @@ from testproject.benchmarks.server import PostgresServer
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """Counters at one moment, or what was used between two: seconds, but for `written`, in bytes of WAL."""
+    """Counters at one moment, or what was used between two, in seconds."""
 
     at: float
     worker: float
@@ -22,7 +22,6 @@ class Usage:
     command: float
     outside: float  # by processes that have nothing to do with the benchmark
     stolen: float  # by the machine that this machine is a guest of
-    written: float
 
     def __sub__(self, earlier: Usage) -> Usage:
         return Usage(**{each.name: getattr(self, each.name) - getattr(earlier, each.name) for each in fields(Usage)})
@@ -41,7 +40,6 @@ def now(workers: Iterable[psutil.Process], server: PostgresServer, others: Itera
         command=command,
         outside=busy - worker - postgres - command,
         stolen=machine.steal,
-        written=float(server.value("postgres", "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")),
     )
 
 

@@ -18,6 +18,7 @@ GOALS = {
     "procrastinate": "at least 20",
     "django-tasks-db": "at least 40",
     "raw-sql": "at least 0.60",
+    "raw-sql-unprepared": "at least 0.60",
 }
 
 
@@ -34,7 +35,7 @@ def _compare(bench: Bench, peer: Contestant | None) -> Comparison:
         unit="jobs/s",
         runs=runs,
         ratios={} if peer is None else {f"ours / {peer.name}": ratios(runs, "ours", peer.name)},
-        goal="" if peer is None else GOALS[peer.name],
+        goal="" if peer is None else GOALS.get(peer.name, ""),
     )
 
 

@@ -45,6 +45,7 @@ def drain(
         arena.server.create(database, filled)
     if arena.server.has_statements:
         arena.server.value("postgres", "SELECT pg_stat_statements_reset()")
+    written = arena.server.written()
     with beside(database), arena.worker(contestant, database, processes=processes) as worker:
         if not worker.wait_until(lambda: worker.count()[1], seconds=PATIENCE_SECONDS):
             raise Failed(f"no job of {contestant.name} started:\n{worker.log.read_text()[-3000:]}")
@@ -53,6 +54,7 @@ def drain(
         ended, used = time.time(), worker.usage() - before
         count, started = worker.count()
     details = {"jobs": count, "seconds": ended - (started or ended), **_per_job(count - ran_before, used)}
+    details["wal_bytes_per_job"] = (arena.server.written() - written) / count
     details["rate_at_the_end"] = _rate_at_the_end(timeline, ended, count)
     if not contestant.needs_redis:
         details |= _counted(bench, database, count)
@@ -85,16 +87,16 @@ def _watch(
 
 
 def _per_job(jobs: int, used: Usage) -> dict[str, float]:
-    seconds = used.at
-    return {
-        "worker_us_per_job": used.worker * 1e6 / jobs,
-        "postgres_us_per_job": used.postgres * 1e6 / jobs,
-        "worker_cores": used.worker / seconds,
-        "postgres_cores": used.postgres / seconds,
-        "outside_cores": used.outside / seconds,
-        "stolen_cores": used.stolen / seconds,
-        "wal_bytes_per_job": used.written / jobs,
-    }
+    # Of the jobs that ran after the first reading; few jobs may all be over by then.
+    details = {"outside_cores": used.outside / used.at, "stolen_cores": used.stolen / used.at}
+    if jobs > 0:
+        details |= {
+            "worker_us_per_job": used.worker * 1e6 / jobs,
+            "postgres_us_per_job": used.postgres * 1e6 / jobs,
+            "worker_cores": used.worker / used.at,
+            "postgres_cores": used.postgres / used.at,
+        }
+    return details
 
 
 def _rate_at_the_end(timeline: list[tuple[float, int]], ended: float, count: int) -> float:

@@ -17,7 +17,7 @@ SETTLE_SECONDS = 5.0
 
 def measure(bench: Bench) -> list[Comparison]:
     """Count statements in the server's log while the worker idles; then enqueue one job."""
-    contestants = [bench.ours, *(each for each in bench.peers if each.name != "raw-sql" and not each.needs_redis)]
+    contestants = [bench.ours, *(each for each in bench.peers if each.driver != "raw_sql" and not each.needs_redis)]
     runs = by_turns(bench.rounds, {each.name: partial(_run, bench, each) for each in contestants}, bench.say)
     goal = "at most 2 statements/s, under 1 % of a core, a new job starts at once"
     return [Comparison(measure="idle worker", unit="statements/s", runs=runs, goal=goal)]

@@ -18,7 +18,7 @@ SETTLE_SECONDS = 4.0
 
 def measure(bench: Bench) -> list[Comparison]:
     """Enqueue one job after another, by turns; the median of start - return of the enqueue call, in milliseconds."""
-    contestants = [bench.ours, *(peer for peer in bench.peers if peer.name != "raw-sql")]
+    contestants = [bench.ours, *(peer for peer in bench.peers if peer.driver != "raw_sql")]
     runs = by_turns(bench.rounds, {each.name: partial(_run, bench, each) for each in contestants}, bench.say)
     return [
         Comparison(

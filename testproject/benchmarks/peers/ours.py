@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-
 import django
 
 django.setup()
 
 from django.core.management import call_command  # noqa: E402
-from django.db import transaction  # noqa: E402
+from django.db import connection, transaction  # noqa: E402
 
 from testproject.benchmarks.peers.driver import Stopwatch, arguments, drive, paced, timed  # noqa: E402
 from testproject.benchmarks.tasks import noop, stamp  # noqa: E402
@@ -27,7 +26,7 @@ def enqueue(seconds: float) -> dict[str, float]:
 def bulk(jobs: int) -> dict[str, float]:
     """Enqueue all in one call, in the caller's transaction; its COMMIT counts."""
     calls = [arguments(number) for number in range(jobs)]
-    noop.enqueue_many(calls[:10])
+    connection.ensure_connection()
     watch = Stopwatch()
     with transaction.atomic():
         noop.enqueue_many(calls)

@@ -39,7 +39,6 @@ async def bulk(jobs: int) -> dict[str, float]:
     connection = await asyncpg.connect(DSN)
     queries, numbers = Queries(AsyncpgDriver(connection)), range(jobs)
     given = [arguments(number) for number in numbers]
-    await queries.enqueue(["noop"] * 10, [_payload(0)] * 10, [0] * 10)
     watch = Stopwatch()
     async with connection.transaction():
         for first in range(0, jobs, CHUNK):

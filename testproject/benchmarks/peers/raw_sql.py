@@ -6,7 +6,9 @@ No lease, no limits, no fence, no wake-up, no threads, no Django. Statements are
 from __future__ import annotations
 
 import json
+import os
 import time
+from typing import Any
 
 import psycopg
 
@@ -46,9 +48,15 @@ UPDATE django_reliable_jobs_job SET status = 'SUCCEEDED', finished_at = clock_ti
 """
 
 
+def _connect() -> psycopg.Connection[Any]:
+    if os.environ.get("BENCHMARK_PREPARED", "1") == "1":
+        return psycopg.connect(DSN, autocommit=True)
+    return psycopg.connect(DSN, autocommit=True, prepare_threshold=None, cursor_factory=psycopg.ClientCursor)
+
+
 def enqueue(seconds: float) -> dict[str, float]:
     """Insert one per transaction."""
-    with psycopg.connect(DSN, autocommit=True) as connection:
+    with _connect() as connection:
 
         def insert(number: int) -> None:
             connection.execute(INSERT_ONE, ("[]", json.dumps(arguments(number)))).fetchone()
@@ -59,8 +67,7 @@ def enqueue(seconds: float) -> dict[str, float]:
 def bulk(jobs: int) -> dict[str, float]:
     """Insert by arrays, with the ids of all rows, in one transaction."""
     calls = [arguments(number) for number in range(jobs)]
-    with psycopg.connect(DSN, autocommit=True) as connection:
-        connection.execute(INSERT_MANY, (["[]"] * 10, ["{}"] * 10)).fetchall()
+    with _connect() as connection:
         watch = Stopwatch()
         with connection.transaction():
             for first in range(0, jobs, CHUNK):
@@ -77,7 +84,7 @@ def noop(number: int, note: str) -> None:
 def worker(concurrency: int) -> None:
     """Claim, run, finish, in turn; `concurrency` is the batch size."""
     tasks = {"benchmark.noop": noop}
-    with psycopg.connect(DSN, autocommit=True) as connection:
+    with _connect() as connection:
         while True:
             rows = connection.execute(CLAIM, (concurrency,)).fetchall()
             for _, task, args, kwargs in rows:

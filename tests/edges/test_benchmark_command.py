@@ -1,0 +1,94 @@
+"""`manage.py benchmark` measures real workers on a private server; here so few jobs that only its honesty is tested."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from testproject.benchmarks import contestants, report
+from testproject.benchmarks.peers import marks
+from testproject.benchmarks.rounds import Comparison, Run, Spread, by_turns, ratios
+
+
+def run(*arguments: str, file: Path) -> tuple[str, dict[str, Any]]:
+    output = io.StringIO()
+    call_command("benchmark", *arguments, "--rounds=1", f"--json={file}", stdout=output, no_color=True)
+    return output.getvalue(), json.loads(file.read_text())
+
+
+def test_a_drain_beside_raw_sql_counts_every_job_once(tmp_path: Path) -> None:
+    text, result = run("drain", "--peer=raw-sql", "--jobs=300", "--threads=2", file=tmp_path / "figures")
+    [drain] = result["comparisons"]
+    for runs in drain["runs"].values():
+        assert [each["details"]["jobs"] for each in runs] == [300]
+        assert all(each["value"] > 0 and each["details"]["wal_bytes_per_job"] > 100 for each in runs)
+    [ours], [raw] = drain["runs"]["ours"], drain["runs"]["raw-sql"]
+    assert drain["ratios"] == {"ours / raw-sql": [ours["value"] / raw["value"]]}
+    assert result["contestants"]["ours"]["settings"].startswith("manage.py runworker, 2 threads")
+    assert result["postgresql_settings"]["fsync"] == "on"
+    assert "ours / raw-sql" in text and "bytes of WAL/job" in text
+
+
+def test_the_server_and_its_folder_are_gone_afterwards(settings: Any, tmp_path: Path) -> None:
+    settings.BASE_DIR = tmp_path
+    run("enqueue", "--seconds=0.1", file=tmp_path / "figures")
+    assert [each.name for each in (tmp_path / ".benchmarks").iterdir()] == []
+
+
+def test_unknown_measures_and_peers_that_are_not_installed_are_refused(settings: Any, tmp_path: Path) -> None:
+    settings.BASE_DIR = tmp_path
+    with pytest.raises(CommandError, match="no measure speed; choose from enqueue, bulk, drain"):
+        call_command("benchmark", "speed")
+    with pytest.raises(CommandError, match="pgqueuer is not installed: add --install-peers"):
+        call_command("benchmark", "drain", "--peer=pgqueuer")
+
+
+def test_contestants_run_by_turns() -> None:
+    order: list[str] = []
+
+    def contestant(name: str) -> Run:
+        order.append(name)
+        return Run(value=float(len(order)))
+
+    runs = by_turns(2, {"A": lambda: contestant("A"), "B": lambda: contestant("B")}, lambda _: None)
+    assert order == ["A", "B", "A", "B"]
+    assert ratios(runs, "A", "B") == [1 / 2, 3 / 4]
+    assert Spread.of(ratios(runs, "B", "A")) == Spread(median=(2 + 4 / 3) / 2, least=4 / 3, most=2)
+
+
+def test_a_noisy_run_is_called_noisy() -> None:
+    def told(outside: float) -> str:
+        run = Run(value=1.0, details={"outside_cores": outside})
+        return "\n".join(report.lines(Comparison(measure="drain", unit="jobs/s", runs={"ours": [run]})))
+
+    assert "noisy" in told(0.5)
+    assert "noisy" not in told(0.05)
+
+
+def test_marks_count_every_thread(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import threading
+
+    monkeypatch.setenv("BENCHMARK_MARKS", str(tmp_path))
+    monkeypatch.setattr(marks, "_pages", [])
+    monkeypatch.setattr(marks, "_slot", marks._Slot())
+    threads = [threading.Thread(target=lambda: [marks.ran() for _ in range(1000)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    count, started = marks.count(tmp_path)
+    assert count == 4000
+    assert started is not None
+    marks.stamp(7)
+    assert list(marks.stamps(tmp_path, "started")) == [7]
+
+
+def test_every_peer_says_how_it_runs() -> None:
+    for peer in contestants.PEERS.values():
+        assert "{" not in peer.settings.format(concurrency=peer.concurrency)
+        assert peer.left or peer.needs_redis
