@@ -178,6 +178,8 @@ def test_a_job_says_when_its_rate_lets_the_next_job_start() -> None:
 def test_a_job_of_a_schedule_says_that_an_earlier_one_still_runs() -> None:
     a_worker()
     job = Job.objects.create(task="tests.tasks.nothing", serial_key="schedule:1")
+    a_running_row(serial_key="schedule:2")
+    assert explain(job) == ["Nothing is in its way: a worker takes it at its next look."]
     a_running_row(serial_key="schedule:1")
     assert explain(job) == ["An earlier job of its schedule runs, and it waits for that one's end."]
 
@@ -187,6 +189,7 @@ def test_a_job_says_that_its_queue_runs_as_many_as_it_may() -> None:
     a_worker()
     Queue.objects.create(name="default", concurrency=1)
     job = tasks.nothing.enqueue()
+    a_running_row(queue_name="mail")
     assert explain(job) == ["Nothing is in its way: a worker takes it at its next look."]
     a_running_row()
     assert explain(job) == ["Its queue, default, allows 1 jobs at once, and 1 run."]
