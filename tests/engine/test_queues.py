@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from django_reliable_jobs.engine import claim, exchange, queues, wakeup
+from django_reliable_jobs.engine import claim, exchange, heartbeat, queues, wakeup
 from django_reliable_jobs.engine.claim import Arm
 from django_reliable_jobs.models import Job, Queue
 from django_reliable_jobs.testing import at, run_jobs
@@ -140,3 +140,11 @@ def test_resume_wakes_idle_workers() -> None:
     with wakeup.listening("default", None) as listener:
         queues.resume("default", ["default"])
         assert [each.payload for each in listener.notifies(timeout=10, stop_after=1)] == ["default"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_job_that_was_passed_over_is_not_claimed_once_its_queue_is_paused() -> None:
+    job = tasks.effect.enqueue("waits")
+    queues.pause("default", ["default"])
+    identity = heartbeat.new_identity("test", 0)
+    assert claim.claim_passed_over("default", identity.id, job.pk, patience=1) is None
