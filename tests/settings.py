@@ -21,3 +21,6 @@ DATABASES["default"]["TEST"] = {"NAME": f"test_reliable_jobs{os.environ.get('TES
 for key in ("NAME", "HOST", "PORT"):
     if f"TESTS_DATABASE_{key}" in os.environ:
         DATABASES["default"][key] = os.environ[f"TESTS_DATABASE_{key}"]  # noqa: F405
+
+# Users are made by the hundred, and nobody guesses their passwords.
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

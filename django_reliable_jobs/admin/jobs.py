@@ -122,8 +122,7 @@ class JobAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("task"))
     def task_name(self, job: Job) -> SafeString:
-        # A long name may break after its dots, so that the other columns have room.
-        return format_html_join("", "{}<wbr>", ((part,) for part in re.split(r"(?<=[.])", job.task)))
+        return breakable(job.task)
 
     @admin.display(description=_("due"))
     def due_at(self, job: Job) -> SafeString:
@@ -168,6 +167,11 @@ class JobAdmin(ReadOnlyAdmin):
     @admin.display(description=_("expires"))
     def expires(self, job: Job) -> str:
         return "-" if job.expires_at is None else as_local(job.expires_at)
+
+
+def breakable(name: str) -> SafeString:
+    """Return a name that may break after its dots, so that the other columns have room."""
+    return format_html_join("", "{}<wbr>", ((part,) for part in re.split(r"(?<=[.])", name)))
 
 
 def on_two_lines(moment: datetime) -> SafeString:

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 
 from django.utils import timezone
 
 from django_reliable_jobs.engine.inspection import as_local
+from django_reliable_jobs.spans import parse_span
 
-_UNITS = {"d": 86_400, "h": 3_600, "m": 60, "min": 60, "s": 1}
-_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(min|[dhms])\s*")
-
-
-def parse_span(text: str) -> timedelta:
-    """Return the span of "90s", "15m", "2h", "1h30m" or "2d". Raises ValueError, which says so."""
-    parts = _PART.findall(text)
-    if not parts or _PART.sub("", text):
-        raise ValueError(f"{text!r} is no span: write 90s, 15m, 2h, 1h30m or 2d")
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if not 0 < seconds <= 10 * 365 * 86_400:
-        raise ValueError(f"{text!r} must be more than nothing and at most ten years")
-    return timedelta(seconds=seconds)
+__all__ = ["distance", "moment_from", "parse_moment", "parse_span", "span"]
 
 
 def parse_moment(text: str) -> datetime:

@@ -1,0 +1,144 @@
+"""What lists and pages of schedules say about each, and the filter by clock changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from django_reliable_jobs.admin.jobs import breakable
+from django_reliable_jobs.engine import reconcile, schedule_history, slots
+from django_reliable_jobs.engine.inspection import as_local
+from django_reliable_jobs.engine.schedule_history import LastJob
+from django_reliable_jobs.engine.transaction import default_database
+from django_reliable_jobs.exceptions import InvalidRecurrence
+from django_reliable_jobs.models import Job, Schedule
+from django_reliable_jobs.models.schedule import is_paused
+from django_reliable_jobs.preview import next_change_touches
+from django_reliable_jobs.recurrence import Cron
+from django_reliable_jobs.recurrence.clock_changes import load_zone
+
+JOB_PAGE = "admin:django_reliable_jobs_job_change"
+
+
+class TouchedByNextClockChange(admin.SimpleListFilter):
+    """Schedules of which the next clock change of their zone skips, repeats or moves a run."""
+
+    title = _("clock change")
+    parameter_name = "clock_change"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("next", _("touched by the next one"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> QuerySet[Schedule]:
+        if self.value() != "next":
+            return queryset
+        crons = Schedule.objects.using(default_database()).filter(recurrence__kind="cron")
+        columns = ("recurrence", "effective_gap", "effective_fold")
+        moment, touched = slots.now(default_database()), []
+        # Each rule once, however many schedules have it.
+        for values in crons.order_by().values(*columns).distinct():
+            try:
+                if next_change_touches(slots.timeline_of(Schedule(**values)), moment):
+                    touched.append(values["recurrence"])
+            except InvalidRecurrence:
+                continue
+        return queryset.filter(recurrence__in=touched)
+
+
+class WithLastJobs(ChangeList):
+    """Reads the last job of each schedule of a page in one query."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        last = schedule_history.last_jobs(default_database(), [schedule.pk for schedule in self.result_list])
+        for schedule in self.result_list:
+            schedule.last_job = last.get(schedule.pk)
+
+
+class ScheduleColumns:
+    """Columns of a list and lines of a page. Moments are in the schedule's zone and in UTC."""
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return WithLastJobs
+
+    @admin.display(description=_("runs"))
+    def runs(self, schedule: Schedule) -> str:
+        try:
+            return f"{schedule.rule().describe().split('. ')[0].removesuffix('.')}."
+        except InvalidRecurrence as error:
+            return str(error)
+
+    @admin.display(description=_("next run"), ordering="next_run_at")
+    def next_run(self, schedule: Schedule) -> SafeString | str:
+        if schedule.next_run_at is None:
+            return "-"
+        return in_both_zones(schedule)
+
+    @admin.display(description=_("last run"))
+    def last_run(self, schedule: Schedule) -> SafeString | str:
+        last = getattr(schedule, "last_job", None) or schedule_history.last_jobs(
+            default_database(), [schedule.pk] if not hasattr(schedule, "last_job") else []
+        ).get(schedule.pk)
+        return "-" if last is None else last_job(last)
+
+    @admin.display(description=_("state"))
+    def state(self, schedule: Schedule) -> SafeString | str:
+        moment = slots.now(default_database()) if schedule.paused_at else None
+        if moment is not None and is_paused(schedule, moment):
+            until = f" {_('until')} {as_local(schedule.resume_at)}" if schedule.resume_at else ""
+            reason = f": {schedule.pause_reason}" if schedule.pause_reason else ""
+            return f"{_('paused')}{until}{reason}"
+        if schedule.error:
+            return format_html('<strong class="schedule-broken">{}</strong> {}', _("broken:"), schedule.error)
+        return str(_("active")) if schedule.next_run_at else str(_("ended: no further runs"))
+
+    @admin.display(description=_("task"), ordering="task")
+    def task_name(self, schedule: Schedule) -> SafeString:
+        return breakable(schedule.task)
+
+    @admin.display(description=_("managed by"))
+    def managed(self, schedule: Schedule) -> str:
+        return str(schedule.get_managed_by_display())
+
+    @admin.display(description=_("differs from the code in"))
+    def overridden(self, schedule: Schedule) -> SafeString | str:
+        names = reconcile.overridden_fields(schedule)
+        if not names or schedule.declared is None:
+            return "-"
+        told = ", ".join(f"{name} ({_('code')}: {schedule.declared[name]})" for name in names)
+        return format_html('{} <span class="help">{}</span>', told, _("Reset it by the action “Reset to the code”."))
+
+
+def in_both_zones(schedule: Schedule) -> SafeString:
+    """Return the next run in the schedule's zone above UTC."""
+    moment = schedule.next_run_at
+    assert moment is not None  # noqa: S101 - told by the caller
+    utc = f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+    try:
+        rule = schedule.rule()
+        local = moment.astimezone(load_zone(rule.timezone)) if isinstance(rule, Cron) else None
+    except InvalidRecurrence:
+        local = None
+    first = as_local(moment) if local is None else f"{local:%Y-%m-%d %H:%M:%S %Z}"
+    if first == utc:
+        return format_html('<div class="nowrap">{}</div>', utc)
+    return format_html('<div class="nowrap">{}</div><div class="schedule-utc">{}</div>', first, utc)
+
+
+def last_job(last: LastJob) -> SafeString:
+    """Return the last job's outcome and moment, with a link to it."""
+    moment = last.finished_at or last.started_at or last.slot
+    return format_html(
+        '<a href="{}">{}</a>{}',
+        reverse(JOB_PAGE, args=[last.id]),
+        Job.Status(last.status).label,
+        f", {as_local(moment)}" if moment else "",
+    )
