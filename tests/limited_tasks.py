@@ -60,3 +60,8 @@ def once_and_alone(seconds: float = 0) -> None:
 @task(concurrency=1, unique="key", unique_until="start", on_duplicate="replace")
 def rebuild(key: str, name: str = "rebuild") -> None:
     leave_effect(f"{name} {key}")
+
+
+@task(concurrency=Concurrency(1, per="customer_id"), unique="key", on_duplicate="replace")
+def for_customer(key: str, customer_id: int) -> None:
+    pass
