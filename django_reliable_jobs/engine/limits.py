@@ -44,10 +44,12 @@ QUEUE_PLACES_TAKEN = (
     "(SELECT count(*) FROM django_reliable_jobs_job busy WHERE busy.status = 'RUNNING' AND busy.queue_name = {0})"
 )
 # A table of one row: the seconds between two starts (NULL: none may start), the burst, and how far ahead starts are
-# paid for. Never more than a burst: so an override is in force at once, and a clock set back stops nothing for long.
+# paid for. More than a burst ahead was paid under a slower limit, or before the clock was set back: one may start.
 PACE = f"""(
     SELECT rate.spacing, rate.burst,
-           least(greatest(extract(epoch FROM pace.paid_until - {NOW})::float8, 0), rate.burst * rate.spacing) AS ahead
+           CASE WHEN extract(epoch FROM pace.paid_until - {NOW})::float8 > rate.burst * rate.spacing + 0.001
+                THEN (rate.burst - 1) * rate.spacing
+                ELSE greatest(extract(epoch FROM pace.paid_until - {NOW})::float8, 0) END AS ahead
       FROM (SELECT coalesce(said.override_period, said.period, 3600)
                    / nullif(coalesce(said.override_allowed, said.allowed, 1), 0)::float8 AS spacing,
                    coalesce(said.override_burst, said.burst, 1) AS burst

@@ -630,7 +630,13 @@ class Migration(migrations.Migration):
             constraint=models.CheckConstraint(
                 condition=models.Q(
                     models.Q(("burst__isnull", True), ("kind", "concurrency"), ("period__isnull", True)),
-                    models.Q(("burst__gte", 1), ("kind", "rate"), ("period__in", (1, 60, 3600))),
+                    models.Q(
+                        ("burst__gte", 1),
+                        ("burst__isnull", False),
+                        ("kind", "rate"),
+                        ("period__in", (1, 60, 3600)),
+                        ("period__isnull", False),
+                    ),
                     _connector="OR",
                 ),
                 name="reliable_limit_is_complete",
@@ -646,15 +652,17 @@ class Migration(migrations.Migration):
                         ("override_period__isnull", True),
                     ),
                     models.Q(
-                        ("kind", "concurrency"),
                         ("override_allowed__isnull", False),
-                        ("override_burst", None),
-                        ("override_period", None),
+                        ("kind", "concurrency"),
+                        ("override_burst__isnull", True),
+                        ("override_period__isnull", True),
                     ),
                     models.Q(
                         ("kind", "rate"),
                         ("override_allowed__isnull", False),
+                        ("override_period__isnull", False),
                         ("override_burst__gte", 1),
+                        ("override_burst__isnull", False),
                         ("override_period__in", (1, 60, 3600)),
                     ),
                     _connector="OR",

@@ -71,18 +71,15 @@ class Limit(models.Model):
             models.CheckConstraint(
                 name="reliable_limit_is_complete",
                 condition=Q(kind="concurrency", period__isnull=True, burst__isnull=True)
-                | Q(kind="rate", period__in=(1, 60, 3600), burst__gte=1),
+                | Q(kind="rate", period__isnull=False, period__in=(1, 60, 3600), burst__isnull=False, burst__gte=1),
             ),
             models.CheckConstraint(
                 name="reliable_limit_override_is_complete",
                 condition=Q(override_allowed__isnull=True, override_period__isnull=True, override_burst__isnull=True)
-                | Q(kind="concurrency", override_allowed__isnull=False, override_period=None, override_burst=None)
-                | Q(
-                    kind="rate",
-                    override_allowed__isnull=False,
-                    override_period__in=(1, 60, 3600),
-                    override_burst__gte=1,
-                ),
+                | Q(override_allowed__isnull=False)
+                & Q(kind="concurrency", override_period__isnull=True, override_burst__isnull=True)
+                | Q(kind="rate", override_allowed__isnull=False, override_period__isnull=False)
+                & Q(override_period__in=(1, 60, 3600), override_burst__isnull=False, override_burst__gte=1),
             ),
         ]
 
