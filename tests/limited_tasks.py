@@ -65,3 +65,13 @@ def rebuild(key: str, name: str = "rebuild") -> None:
 @task(concurrency=Concurrency(1, per="customer_id"), unique="key", on_duplicate="replace")
 def for_customer(key: str, customer_id: int) -> None:
     pass
+
+
+@task(concurrency=1)
+def bury_alone(job_id: int) -> None:
+    leave_effect(f"buried {job_id}")
+
+
+@task(max_attempts=1, on_dead=bury_alone)
+def dies() -> None:
+    raise ValueError("dead")
