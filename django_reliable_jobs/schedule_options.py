@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 OVERLAPS = ("allow", "skip", "queue", "replace")
 CATCH_UPS = ("none", "latest", "all")
 MOST_CAUGHT_UP = 1000
+SPANS = ("start_deadline", "jitter", "alert_after")
 
 # Fields that decide when slots are due: a change of one starts the schedule anew from now.
 TIMING = ("recurrence", "starts_at", "ends_at")
@@ -54,7 +55,7 @@ class ScheduleOptions:
         _check_choice("overlap", self.overlap, OVERLAPS)
         _check_choice("catch_up", self.catch_up, CATCH_UPS)
         _check_count("catch_up_limit", self.catch_up_limit, 1, MOST_CAUGHT_UP)
-        for name in ("start_deadline", "jitter", "alert_after"):
+        for name in SPANS:
             put(name, _checked_span(name, getattr(self, name)))
         for name in ("starts_at", "ends_at"):
             put(name, _checked_moment(name, getattr(self, name)))
@@ -117,7 +118,7 @@ def as_json(columns: Mapping[str, Any]) -> dict[str, Any]:
 def from_json(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Return columns from the form that `as_json` made."""
     columns = dict(stored)
-    for name in ("start_deadline", "jitter", "alert_after"):
+    for name in SPANS:
         if columns.get(name) is not None:
             columns[name] = timedelta(seconds=columns[name])
     for name in ("starts_at", "ends_at"):

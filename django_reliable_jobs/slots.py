@@ -87,7 +87,8 @@ class LiveJobs(NamedTuple):
     waiting: int = 0
 
 
-class Dropped(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Dropped:
     """Slots from `first` to `last`, `count` of them (None: many), that get no job for one reason."""
 
     first: datetime

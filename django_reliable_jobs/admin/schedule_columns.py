@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
@@ -11,6 +12,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import Truncator
 from django.utils.translation import gettext_lazy as _
 
 from django_reliable_jobs.admin.jobs import breakable
@@ -22,9 +24,12 @@ from django_reliable_jobs.exceptions import InvalidRecurrence
 from django_reliable_jobs.models import Job, Schedule
 from django_reliable_jobs.models.schedule import is_paused
 from django_reliable_jobs.preview import next_change_touches
-from django_reliable_jobs.recurrence import Cron
+from django_reliable_jobs.recurrence import Cron, from_dict
 from django_reliable_jobs.recurrence.clock_changes import load_zone
+from django_reliable_jobs.schedule_options import SPANS
+from django_reliable_jobs.spans import write_span
 
+SHORT_ERROR = 70
 JOB_PAGE = "admin:django_reliable_jobs_job_change"
 
 
@@ -100,6 +105,13 @@ class ScheduleColumns:
             return format_html('<strong class="schedule-broken">{}</strong> {}', _("broken:"), schedule.error)
         return str(_("active")) if schedule.next_run_at else str(_("ended: no further runs"))
 
+    @admin.display(description=_("state"))
+    def short_state(self, schedule: Schedule) -> SafeString | str:
+        if schedule.error and schedule.paused_at is None:
+            error = Truncator(schedule.error).chars(SHORT_ERROR)
+            return format_html('<strong class="schedule-broken">{}</strong> {}', _("broken:"), error)
+        return self.state(schedule)
+
     @admin.display(description=_("task"), ordering="task")
     def task_name(self, schedule: Schedule) -> SafeString:
         return breakable(schedule.task)
@@ -113,8 +125,19 @@ class ScheduleColumns:
         names = reconcile.overridden_fields(schedule)
         if not names or schedule.declared is None:
             return "-"
-        told = ", ".join(f"{name} ({_('code')}: {schedule.declared[name]})" for name in names)
+        told = ", ".join(f"{name} ({_('code')}: {declared_value(name, schedule.declared[name])})" for name in names)
         return format_html('{} <span class="help">{}</span>', told, _("Reset it by the action “Reset to the code”."))
+
+
+def declared_value(name: str, value: Any) -> str:
+    """Return a value that the code declares, from its stored form, as people read it."""
+    if value is None or value == "":
+        return str(_("none"))
+    if name in SPANS:
+        return write_span(timedelta(seconds=value))
+    if name == "recurrence":
+        return from_dict(value).describe().split(". ")[0].removesuffix(".")
+    return str(value)
 
 
 def in_both_zones(schedule: Schedule) -> SafeString:

@@ -133,8 +133,8 @@ class RecurrenceForm(forms.Form):
             return Cron(
                 cleaned.get("expression") or "",
                 timezone=cleaned.get("timezone") or timezone.get_default_timezone_name(),
-                on_gap=cleaned.get("on_gap") or "auto",  # type: ignore[arg-type]
-                on_fold=cleaned.get("on_fold") or "auto",  # type: ignore[arg-type]
+                on_gap=cleaned.get("on_gap") or "auto",
+                on_fold=cleaned.get("on_fold") or "auto",
             )
         if kind == "every":
             if cleaned.get("interval") is None:

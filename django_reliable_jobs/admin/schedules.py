@@ -29,13 +29,20 @@ LAST_DECIDED = 10
 IS_PREVIEW = "_preview"
 
 
+class NeverValid:
+    """A form that is shown again, whatever was entered."""
+
+    def is_valid(self) -> bool:
+        return False
+
+
 @admin.register(Schedule)
 class ScheduleAdmin(ScheduleColumns, admin.ModelAdmin):  # type: ignore[type-arg]
     form = ScheduleForm
     paginator = BoundedPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
-    list_display = ("name", "runs", "next_run", "last_run", "state", "task_name")
+    list_display = ("name", "runs", "next_run", "last_run", "short_state", "task_name")
     list_filter = (TouchedByNextClockChange, "managed_by", "overlap")
     search_fields = ("name", "task")
     ordering = ("name",)
@@ -109,7 +116,7 @@ class ScheduleAdmin(ScheduleColumns, admin.ModelAdmin):  # type: ignore[type-arg
         form = super().get_form(request, obj, change, **kwargs)
         if IS_PREVIEW not in request.POST:
             return form
-        return type("PreviewedForm", (form,), {"is_valid": lambda self: super(form, self).is_valid() and False})
+        return type("PreviewedForm", (NeverValid, form), {})
 
     def has_delete_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
         """Let nobody delete what the next sync with the code would make again."""
@@ -173,8 +180,9 @@ class ScheduleAdmin(ScheduleColumns, admin.ModelAdmin):  # type: ignore[type-arg
     def response_add(self, request: HttpRequest, obj: Schedule, post_url_continue: str | None = None) -> HttpResponse:
         """Show the schedule that was added, with what it will do, instead of the list."""
         if IS_POPUP_VAR not in request.POST and "_addanother" not in request.POST:
-            request.POST = request.POST.copy()  # type: ignore[assignment]
-            request.POST["_continue"] = "1"  # type: ignore[index]
+            posted: Any = request.POST.copy()
+            posted["_continue"] = "1"
+            request.POST = posted
         return super().response_add(request, obj, post_url_continue)
 
     @admin.action(description=_("Pause selected schedules"), permissions=["change"])

@@ -10,6 +10,7 @@ ends the term at once and tells the others.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from django.db import DatabaseError, connections
 
@@ -88,7 +89,7 @@ def resign(using: str, candidate: Candidate) -> None:
         notify_schedulers(using)
 
 
-def _parameters(candidate: Candidate) -> dict[str, object]:
+def _parameters(candidate: Candidate) -> dict[str, Any]:
     identity = candidate.identity
     return {
         "name": candidate.name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
@@ -36,7 +37,8 @@ class LastJob(NamedTuple):
     finished_at: datetime | None
 
 
-class Decided(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Decided:
     """What became of a slot, or of `count` slots in a row (None: of many); `job_id` is None if they got none."""
 
     first: datetime

@@ -6,7 +6,7 @@ the slots up to that moment that were not decided yet are recorded with the reas
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -168,7 +168,7 @@ def delete(using: str, schedule_ids: Sequence[int]) -> None:
 
 
 @contextmanager
-def _locked(using: str, schedule_ids: Iterable[int], *, may_miss: bool = False) -> Any:
+def _locked(using: str, schedule_ids: Iterable[int], *, may_miss: bool = False) -> Iterator[list[Schedule]]:
     """Lock and read rows, in the order of ids, for the block; wake the schedulers when it is committed."""
     wanted = sorted(set(schedule_ids))
     with short_transaction(using):

@@ -6,7 +6,7 @@ The primary key of a slot is the guarantee that it makes one job at most; the lo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -142,7 +142,7 @@ def _decided(decisions: Sequence[tuple[int, Sequence[datetime], Sequence[Dropped
     jobs = [(pk, slot, "job", "") for pk, slots, _ in decisions for slot in slots]
     dropped = [(pk, each) for pk, _, all_dropped in decisions for each in all_dropped]
     slots = [*jobs, *((pk, each.first, each.outcome, each.reason) for pk, each in dropped if each.count == 1)]
-    ranges = [(pk, *each) for pk, each in dropped if each.count != 1]
+    ranges = [(pk, *astuple(each)) for pk, each in dropped if each.count != 1]
     names = ("slot_ids", "slots", "outcomes", "reasons")
     range_names = ("range_ids", "firsts", "lasts", "counts", "range_outcomes", "range_reasons")
     return {

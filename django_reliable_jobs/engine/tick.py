@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import DatabaseError, connections, transaction
 
@@ -78,7 +79,8 @@ def tick(using: str) -> Tick:
         records = []
         for schedule in due:
             try:
-                records.append(_decide(using, schedule, schedule.now, live.get(schedule.pk, [])))
+                now: datetime = schedule.now  # type: ignore[attr-defined]
+                records.append(_decide(using, schedule, now, live.get(schedule.pk, [])))
             except Exception as error:
                 _set_broken(using, schedule, error, done)
         _write(using, records, done)
@@ -175,14 +177,12 @@ def _set_broken(using: str, schedule: Schedule, error: Exception, done: Tick) ->
     if schedule.error != text:
         logger.error("schedule %s can't be decided: %s", schedule.name, text, exc_info=None if is_ours else error)
     was_held_up = isinstance(error, DatabaseError)  # the others of this tick wait no longer than a moment
+    parameters: dict[str, Any] = {
+        "moment": clock.moment(),
+        "id": schedule.pk,
+        "error": without_bad_characters(text)[:MAX_ERROR],
+        "pause": RETRY_HELD_UP if was_held_up else RETRY_BROKEN,
+        "was_held_up": was_held_up,
+    }
     with connections[using].cursor() as cursor:
-        cursor.execute(
-            SET_BROKEN,
-            {
-                "moment": clock.moment(),
-                "id": schedule.pk,
-                "error": without_bad_characters(text)[:MAX_ERROR],
-                "pause": RETRY_HELD_UP if was_held_up else RETRY_BROKEN,
-                "was_held_up": was_held_up,
-            },
-        )
+        cursor.execute(SET_BROKEN, parameters)

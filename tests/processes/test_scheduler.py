@@ -147,6 +147,35 @@ def test_a_burst_with_a_scheduler_makes_what_is_due_and_runs_it(start_scheduler:
     assert Effect.objects.get().name == "x"
 
 
+def test_jobs_of_a_schedule_that_queues_never_run_side_by_side(start_scheduler: Start, start_worker: Start) -> None:
+    schedule = a_schedule(
+        Every(seconds=1), task="tests.tasks.slow", kwargs={"seconds": 1.2}, overlap="queue", catch_up="all"
+    )
+    start_worker("--with-scheduler", "--threads", "4")
+    start_worker("--with-scheduler", "--threads", "4")
+    wait_for(lambda: Effect.objects.filter(name="slow ends").count() >= 4, what="four runs")
+    names = list(Effect.objects.order_by("id").values_list("name", flat=True))
+    pairs = list(zip(names[::2], names[1::2], strict=False))
+    assert set(pairs) == {("slow begins", "slow ends")}, names
+    assert Slot.objects.filter(schedule_id=schedule.pk, reason="overlap").exists(), "further ones are left out"
+
+
+def test_replace_cancels_the_running_job_and_the_new_one_starts_when_it_has_ended(
+    start_scheduler: Start, start_worker: Start
+) -> None:
+    schedule = a_schedule(Every(seconds=2), task="tests.tasks.until_stopping", overlap="replace")
+    start_worker("--with-scheduler", "--threads", "4")
+    jobs = Job.objects.filter(schedule_id=schedule.pk)
+    wait_for(lambda: jobs.filter(status="CANCELLED").count() >= 2, what="two replaced jobs")
+    cancelled = list(jobs.filter(status="CANCELLED", first_started_at__isnull=False).order_by("id"))
+    later = list(jobs.filter(first_started_at__isnull=False).order_by("id"))
+    for job, successor in zip(cancelled, later[1:], strict=False):
+        assert "replaced by the job of its schedule for" in (job.reason or "")
+        assert job.finished_at is not None and successor.started_at is not None
+        assert job.finished_at <= successor.started_at
+    assert Slot.objects.filter(schedule_id=schedule.pk).exclude(outcome="job").count() == 0
+
+
 def assert_every_second_has_one_job(schedule: Schedule) -> None:
     """Whatever happened: the slots follow each other second by second, each with a job of its own."""
     schedule.refresh_from_db()
