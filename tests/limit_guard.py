@@ -36,15 +36,16 @@ DROP TABLE limit_witness;
 class Witness:
     """What the trigger has seen so far."""
 
-    def most_running(self) -> int:
-        return self._value("SELECT coalesce(max(running), 0) FROM limit_witness")
+    def most_running(self, prefix: str = "") -> int:
+        """The most jobs of one key, of those that begin like this, that were RUNNING at the moment of a claim."""
+        return self._value("SELECT coalesce(max(running), 0) FROM limit_witness WHERE starts_with(key, %s)", prefix)
 
     def starts(self) -> int:
         return self._value("SELECT count(*) FROM limit_witness")
 
-    def _value(self, statement: str) -> int:
+    def _value(self, statement: str, *parameters: str) -> int:
         with connection.cursor() as cursor:
-            cursor.execute(statement)
+            cursor.execute(statement, parameters)
             return int(cursor.fetchone()[0])
 
 
