@@ -40,7 +40,7 @@ class WorkerProcess:
     ) -> None:
         self._using = using
         database = connections[using].settings_dict
-        self._output = tempfile.TemporaryFile("w+")
+        self._output = tempfile.NamedTemporaryFile("w")
         self.process = subprocess.Popen(
             [*before, sys.executable, "-W", "error::ResourceWarning", "manage.py", command, *arguments],
             cwd=CHECKOUT,
@@ -74,8 +74,7 @@ class WorkerProcess:
 
     @property
     def output(self) -> str:
-        self._output.seek(0)
-        return self._output.read()
+        return Path(self._output.name).read_text()  # opened anew: the processes share the position of their file
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -85,8 +84,9 @@ class WorkerProcess:
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:
+            output = self.output
             self.kill()
-            raise AssertionError(f"the worker did not end within {timeout} s:\n{self.output}") from None
+            raise AssertionError(f"the worker did not end within {timeout} s:\n{output}") from None
 
     def kill(self) -> None:
         """End it as a power cut would."""

@@ -244,7 +244,7 @@ def _end_parameters(endings: Sequence[Ending], worker: str) -> dict[str, Any]:
         "started_ago": [each.started_ago for each in endings],
         "ended_ago": [each.ended_ago for each in endings],
         "statuses": [each.status for each in outcomes],
-        "delays": [each.delay for each in outcomes],
+        "delays": [None if each.delay is None else float(each.delay) for each in outcomes],
         "gives_back": [0 if each.uses_attempt else 1 for each in outcomes],
         "losses": [each.losses for each in outcomes],
         "reasons": [each.reason for each in outcomes],

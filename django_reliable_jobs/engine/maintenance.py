@@ -112,8 +112,11 @@ DELETE FROM django_reliable_jobs_cancelrequest WHERE job_id IN (SELECT id FROM a
 """
 
 RESUME_QUEUES = f"""
-UPDATE django_reliable_jobs_queue SET paused_at = NULL, resume_at = NULL
- WHERE paused_at IS NOT NULL AND resume_at <= {_NOW}
+WITH due AS MATERIALIZED (
+    SELECT name FROM django_reliable_jobs_queue WHERE paused_at IS NOT NULL AND resume_at <= {_NOW}
+     ORDER BY name FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE django_reliable_jobs_queue queue SET paused_at = NULL, resume_at = NULL FROM due WHERE queue.name = due.name
 """
 
 # What belongs to the jobs `old`, deleted with them.

@@ -149,7 +149,7 @@ def context_of(job: ClaimedJob, flag: StopFlag, using: str) -> JobContext:
 
 def _put_back_unknown(job: ClaimedJob) -> Outcome:
     # Claims that became no attempt grow with every worker that put it back, so the delay does too.
-    delay = min(2.0 ** min(job.claims - job.attempt + 1, 9), 300)
+    delay = min(2.0 ** min(job.claims - job.attempt + 1, 9), 300.0)
     logger.error(
         "job %s names the task %r, which this worker does not know; put back for %.0f s",
         job.id,

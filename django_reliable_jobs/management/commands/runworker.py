@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import argparse
-import atexit
 import os
 import signal
 import sys
-import threading
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -14,6 +12,7 @@ from django.utils import autoreload
 
 from django_reliable_jobs.engine import tick
 from django_reliable_jobs.engine.transaction import default_database
+from django_reliable_jobs.management import reloading
 from django_reliable_jobs.processes.memory import parse_bytes
 from django_reliable_jobs.processes.queues import QueueOrder
 from django_reliable_jobs.processes.scheduler import Scheduler
@@ -21,7 +20,6 @@ from django_reliable_jobs.processes.supervisor import Supervisor, stop_with_pare
 from django_reliable_jobs.processes.vitals import Vitals
 from django_reliable_jobs.processes.worker import Worker
 
-RELOAD_SECONDS = 5.0
 SCHEDULER_SECONDS = 5.0  # to resign
 
 
@@ -91,10 +89,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if options["reload"] and options["processes"] > 1:
             raise CommandError("--reload runs one process: leave out --processes")
-        if options["reload"]:
-            autoreload.run_with_reloader(_run_reloadable, **options)
-        else:
-            _run(options)
+        if options["reload"] and reloading.is_parent():
+            sys.exit(reloading.run_children())
+        _run(options)
 
 
 def _run(options: dict[str, Any]) -> None:
@@ -109,33 +106,13 @@ def _run(options: dict[str, Any]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     stop_with_parent(stop)
+    changed = reloading.watch(stop) if options["reload"] else None
     code = process.run()
     _stop_scheduler(scheduler)
     sys.stdout.flush()
     sys.stderr.flush()
     # Not sys.exit: a job that was given back may still run in its thread, and must not go on beside its successor.
-    os._exit(code)
-
-
-def _run_reloadable(**options: Any) -> None:
-    """Run in the thread that the reloader starts; its process exits when code changes, and the worker gives back its
-    jobs.
-    """
-    worker = _worker(options)
-    scheduler = _start_scheduler(options, worker)
-    ended = threading.Event()
-
-    def give_back() -> None:
-        if scheduler is not None:
-            scheduler.request_stop()
-        worker.request_stop()
-        worker.request_stop()
-        ended.wait(RELOAD_SECONDS)
-
-    atexit.register(give_back)
-    worker.run()
-    _stop_scheduler(scheduler)
-    ended.set()
+    os._exit(reloading.RELOAD if changed is not None and changed.is_set() else code)
 
 
 def _start_scheduler(options: dict[str, Any], worker: Worker) -> Scheduler | None:
