@@ -7,6 +7,7 @@ import os
 import time
 from pathlib import Path
 
+from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
 from django_reliable_jobs import Retry, Snooze, current_job, exponential, task
@@ -143,21 +144,17 @@ def after_gate(folder: str, name: str = "gate", ending: str = "success") -> str:
 
 
 @task(backoff=at_once, max_attempts=1000)
-def span(seconds: float) -> None:
-    """Record, by the database's clock, from when to when this attempt runs."""
+def span(seconds: float, stubborn: bool = False) -> None:
+    """Record, by the database's clock, from when to when this attempt runs; a stubborn one looks at nothing else."""
     job = current_job()
+    row = Span.objects.create(job_id=job.id, claim=job.claims, pid=os.getpid())
+    deadline = time.monotonic() + seconds
+    update = f"UPDATE tests_span SET seen_at = clock_timestamp() WHERE id = {row.pk}"
     with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO tests_span (job_id, claim, pid, began_at, seen_at)"
-            " VALUES (%s, %s, %s, clock_timestamp(), clock_timestamp()) RETURNING id",
-            [job.id, job.claims, os.getpid()],
-        )
-        (row_id,) = cursor.fetchone()
-        deadline = time.monotonic() + seconds
+        execute = connection.connection.execute if stubborn else cursor.execute
         while time.monotonic() < deadline:
-            cursor.execute("UPDATE tests_span SET seen_at = clock_timestamp() WHERE id = %s", [row_id])
-            time.sleep(0.002)
-    Span.objects.filter(pk=row_id).update(has_ended=True)
+            execute(update)
+    Span.objects.filter(pk=row.pk).update(has_ended=True)
 
 
 # --- tasks that outstay their timeout
@@ -166,15 +163,18 @@ def span(seconds: float) -> None:
 @task(timeout=0.5, max_attempts=1)
 def too_long(how: str, limit: float = 60) -> str:
     """Go on for much longer than the timeout allows."""
-    deadline = time.monotonic() + limit
     leave_effect("begins")
+    outstay(how, time.monotonic() + limit, limit)
+    return how
+
+
+def outstay(how: str, deadline: float, limit: float) -> None:
     match how:
         case "loop":
             while time.monotonic() < deadline:
                 pass
         case "query":
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_sleep(%s)", [limit])
+            _sleep_in_query(limit)
         case "queries":
             while time.monotonic() < deadline:
                 with connection.cursor() as cursor:
@@ -182,8 +182,7 @@ def too_long(how: str, limit: float = 60) -> str:
         case "swallow queries":
             while time.monotonic() < deadline:
                 try:
-                    with connection.cursor() as cursor:
-                        cursor.execute("SELECT pg_sleep(%s)", [limit])
+                    _sleep_in_query(limit)
                 except Exception:
                     leave_effect("swallowed")
         case "sleep in C":
@@ -195,7 +194,33 @@ def too_long(how: str, limit: float = 60) -> str:
                         pass
                 except BaseException:
                     continue
-    return how
+        case "looks":
+            while time.monotonic() < deadline:
+                current_job().raise_if_stopping()
+                time.sleep(0.01)
+
+
+@task(max_attempts=3)
+def for_long(how: str, limit: float = 60) -> None:
+    leave_effect("begins")
+    outstay(how, time.monotonic() + limit, limit)
+
+
+@task(max_attempts=3)
+async def for_long_async(folder: str, limit: float = 60) -> None:
+    await sync_to_async(leave_effect)("begins")
+    await asyncio.sleep(limit)
+
+
+@task(max_attempts=1)
+def once_for(limit: float, how: str = "sleep in C") -> None:
+    leave_effect("begins")
+    outstay(how, time.monotonic() + limit, limit)
+
+
+def _sleep_in_query(seconds: float) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(%s)", [seconds])
 
 
 @task(timeout=0.5, max_attempts=1)
@@ -222,6 +247,8 @@ async def too_long_async(how: str, folder: str, limit: float = 60) -> None:
                     continue
         case "block":
             time.sleep(limit)
+        case "query":
+            await sync_to_async(_sleep_in_query)(limit)
 
 
 @task(timeout=0.5, max_attempts=1)
@@ -242,8 +269,7 @@ def nearly_too_long_atomic(seconds: float) -> str:
 def nearly_too_long(seconds: float, how: str) -> str:
     """Last about as long as it takes until an interruption arrives."""
     if how == "query":
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_sleep(%s)", [seconds])
+        _sleep_in_query(seconds)
     elif how == "commits":
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

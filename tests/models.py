@@ -5,6 +5,11 @@ from __future__ import annotations
 from django.db import models
 
 
+class ClockTimestamp(models.Func):
+    function = "clock_timestamp"
+    output_field = models.DateTimeField()
+
+
 class Effect(models.Model):
     """One thing that a task did; nothing keeps it from being done twice, so that a test can see it."""
 
@@ -25,8 +30,8 @@ class Span(models.Model):
     job_id = models.BigIntegerField()
     claim = models.IntegerField()
     pid = models.IntegerField()
-    began_at = models.DateTimeField()
-    seen_at = models.DateTimeField()
+    began_at = models.DateTimeField(db_default=ClockTimestamp())
+    seen_at = models.DateTimeField(db_default=ClockTimestamp())
     has_ended = models.BooleanField(db_default=False)
 
     def __str__(self) -> str:

@@ -39,11 +39,15 @@ def stored(text: str, limit: int) -> str:
     return arguments.without_bad_characters(text)
 
 
-def sqlstates_of(error: BaseException | None) -> set[str]:
+def sqlstates_of(error: BaseException) -> set[str]:
     """Return the SQLSTATE of each error in the chain that led to this one."""
-    states, seen = set[str](), set[int]()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        states.add(str(getattr(error, "sqlstate", "")))
-        error = error.__cause__ or error.__context__
-    return states
+    return {str(getattr(each, "sqlstate", "")) for each in chain_of(error)}
+
+
+def chain_of(error: BaseException) -> list[BaseException]:
+    """Return the error, what it was raised from or while handling, and so on."""
+    chain, seen = [error], {id(error)}
+    while (earlier := chain[-1].__cause__ or chain[-1].__context__) is not None and id(earlier) not in seen:
+        chain.append(earlier)
+        seen.add(id(earlier))
+    return chain

@@ -8,6 +8,7 @@ import time
 import traceback
 from asyncio import CancelledError
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -33,7 +34,7 @@ from django_reliable_jobs.exceptions import (
     Stopping,
 )
 from django_reliable_jobs.models import Attempt, Job
-from django_reliable_jobs.processes.errors import message_of, one_line, sqlstates_of, stored, traceback_of
+from django_reliable_jobs.processes.errors import chain_of, message_of, one_line, sqlstates_of, stored, traceback_of
 from django_reliable_jobs.retry import as_seconds
 
 logger = logging.getLogger("django_reliable_jobs")
@@ -74,17 +75,25 @@ def execute(job: ClaimedJob, flag: StopFlag, *, using: str, call: CallTask, leav
     if task is None:
         return _put_back_unknown(job)
     try:
-        try:
-            return _perform(task, job, context_of(job, flag, using), call)
-        finally:
-            leave()
+        outcome = _perform(task, job, context_of(job, flag, using), call)
     except BaseException as error:
-        if isinstance(error, MemoryError):
-            traceback.clear_frames(error.__traceback__)  # what the task had hoarded
-        try:
-            return _judge(task, job, flag, error)
-        except BaseException as fault:  # a Snooze or Retry with a span that is none, an exception that breaks who looks
-            return _retry_or_die(task, job, fault)
+        with suppress(Exception):
+            leave()
+        return _judge_safely(task, job, flag, error)
+    try:
+        leave()
+    except Exception as error:
+        return _judge_safely(task, job, flag, error)
+    return outcome
+
+
+def _judge_safely(task: registry.Task[..., Any], job: ClaimedJob, flag: StopFlag, error: BaseException) -> Outcome:
+    if isinstance(error, MemoryError):
+        traceback.clear_frames(error.__traceback__)  # what the task had hoarded
+    try:
+        return _judge(task, job, flag, error)
+    except BaseException as fault:  # a Snooze or Retry with a span that is none, an exception that breaks who looks
+        return _retry_or_die(task, job, fault)
 
 
 def _perform(task: registry.Task[..., Any], job: ClaimedJob, context: JobContext, call: CallTask) -> Outcome:
@@ -200,8 +209,10 @@ def _judge(task: registry.Task[..., Any], job: ClaimedJob, flag: StopFlag, error
 
 
 def _is_interruption(error: BaseException) -> bool:
-    # Cancelled on the event loop, or a query that was cancelled because the flag insists.
-    return isinstance(error, Interruption | CancelledError) or "57014" in sqlstates_of(error)
+    # Cancelled on the event loop, a query that was cancelled because the flag insists, or what came of an interruption:
+    # the driver may be cut in the middle of something, and complain when the blocks around it end.
+    chain = chain_of(error)
+    return any(isinstance(each, Interruption | CancelledError) for each in chain) or "57014" in sqlstates_of(error)
 
 
 def _retry_or_die(task: registry.Task[..., Any], job: ClaimedJob, error: BaseException) -> Outcome:

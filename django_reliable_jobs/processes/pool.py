@@ -7,7 +7,7 @@ import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -131,13 +131,17 @@ class Pool:
     def take_back(self) -> list[HeldJob]:
         """Return the held jobs that no thread has started; they will not start."""
         unstarted: list[HeldJob] = []
-        while True:
-            try:
+        stops = 0
+        with suppress(Empty):
+            while True:
                 held = self._line.get_nowait()
-            except Empty:
-                return unstarted
-            if held is not None:
-                unstarted.append(held)
+                if held is None:
+                    stops += 1
+                else:
+                    unstarted.append(held)
+        for _ in range(stops):
+            self._line.put(None)
+        return unstarted
 
     def stop(self) -> None:
         """Let each thread end after the job that it runs."""
