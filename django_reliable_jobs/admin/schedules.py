@@ -122,10 +122,12 @@ class ScheduleAdmin(ScheduleColumns, admin.ModelAdmin):  # type: ignore[type-arg
         """Let nobody delete what the next sync with the code would make again."""
         return super().has_delete_permission(request, obj) and not (obj is not None and is_declared(obj))
 
-    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        actions = super().get_actions(request)
-        actions.pop("delete_selected", None)  # one by one, after a look at it
-        return actions
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Name among what protects from a deletion the schedules that the code declares."""
+        deletable, counts, permissions, protected = super().get_deleted_objects(objs, request)
+        declared = [_("%s: declared in code") % schedule for schedule in objs if is_declared(schedule)]
+        missing = set() if super().has_delete_permission(request) else permissions
+        return deletable, counts, missing, [*protected, *declared]
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
@@ -176,6 +178,9 @@ class ScheduleAdmin(ScheduleColumns, admin.ModelAdmin):  # type: ignore[type-arg
 
     def delete_model(self, request: HttpRequest, obj: Schedule) -> None:
         schedules.delete(default_database(), [obj.pk])
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
+        schedules.delete(default_database(), [each.pk for each in queryset if not is_declared(each)])
 
     def response_add(self, request: HttpRequest, obj: Schedule, post_url_continue: str | None = None) -> HttpResponse:
         """Show the schedule that was added, with what it will do, instead of the list."""

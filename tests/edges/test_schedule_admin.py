@@ -248,10 +248,17 @@ class TestActions:
             "the schedule 'hourly' is not declared in code"
         ]
 
-    def test_many_are_not_deleted_at_once(self, admin_client: Client) -> None:
-        schedule = a_schedule()
-        self.act(admin_client, "delete_selected", schedule)
-        assert Schedule.objects.exists()
+    def test_many_are_deleted_at_once_but_not_what_the_code_declares(self, admin_client: Client) -> None:
+        with only_declared(("nightly", Cron("0 2 * * *"), {})):
+            reconcile.sync("default")
+        declared, mine = Schedule.objects.get(), a_schedule()
+        tick(at=on(2, 1))
+        chosen = {"action": "delete_selected", "_selected_action": [declared.pk, mine.pk], "post": "yes"}
+        assert b"nightly: declared in code" in admin_client.post(PAGES, chosen).content
+        assert Schedule.objects.count() == 2
+        admin_client.post(PAGES, {**chosen, "_selected_action": [mine.pk]})
+        assert Schedule.objects.get() == declared
+        assert slots_of(mine) == {}
 
 
 class TestPreview:
