@@ -44,11 +44,13 @@ def run_children() -> int:
     signal.signal(signal.SIGTERM, stop)
     environment = {**os.environ, autoreload.DJANGO_AUTORELOAD_ENV: "true"}
     while True:
+        before = _moments_of_files()
         child = subprocess.Popen(autoreload.get_child_arguments(), env=environment)  # noqa: S603 - this command
         code = child.wait()
         if code == BROKEN and not stopped.is_set():
             logger.error("the code can't be started as it is; waiting for the next change")
-            _wait_for_change(stopped)
+            while not stopped.is_set() and _moments_of_files() == before:
+                time.sleep(WATCH_SECONDS)
         elif code != RELOAD:
             return code
         if stopped.is_set():
@@ -69,12 +71,6 @@ def watch(stop: Callable[[], None]) -> threading.Event:
 
     threading.Thread(target=wait_for_change, name="reliable-jobs-reload", daemon=True).start()
     return changed
-
-
-def _wait_for_change(stopped: threading.Event) -> None:
-    before = _moments_of_files()
-    while not stopped.is_set() and _moments_of_files() == before:
-        time.sleep(WATCH_SECONDS)
 
 
 def _moments_of_files() -> dict[Path, int]:

@@ -52,7 +52,12 @@ def test_a_change_gives_back_the_running_job_and_starts_again(start_worker: Star
     worker = start_reloading(start_worker, module)
     job = tasks.slow_once.enqueue(60)
     first = wait_for(lambda: Effect.objects.first(), what="the job to begin").pid
-    change(module, SOURCE + "# changed\n")
+
+    def is_given_back() -> bool:
+        change(module, SOURCE + "# changed\n")  # once is not enough: the reloader may not have begun to watch
+        return job.attempts.exists()
+
+    wait_for(is_given_back, what="the job to be given back")
     assert job.wait(timeout=30) is None
     assert set(Effect.objects.values_list("pid", flat=True)) > {first}
     assert job.attempts.get().outcome == "interrupted"
@@ -75,7 +80,7 @@ def test_code_that_can_not_be_imported_is_waited_for(start_worker: StartWorker, 
     worker = start_reloading(start_worker, module)
 
     def is_told() -> bool:
-        change(module, "def broken(:\n")  # once is not enough: the reloader may not have begun to watch
+        change(module, "def broken(:\n")
         return "waiting for the next change" in worker.output
 
     wait_for(is_told, what="the error to be told")
