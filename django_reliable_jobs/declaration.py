@@ -106,11 +106,11 @@ class Declaration:
 
     def queue_name(self, value: Any) -> str:
         right = isinstance(value, str) and 0 < len(value) <= MAX_QUEUE_NAME and value.isprintable()
-        if not right or any(character in value for character in ",= "):
+        if not right or any(character in value for character in ",= *"):
             raise self.refuse(
                 "queue_name",
                 value,
-                f"text of 1 to {MAX_QUEUE_NAME} printable characters without spaces, commas or =",
+                f"text of 1 to {MAX_QUEUE_NAME} printable characters without spaces, commas, = or *",
             )
         return str(value)
 

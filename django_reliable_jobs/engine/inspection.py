@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
+from typing import Any, Protocol
 
 from django.db import connections
 from django.db.models import Case, Count, F, OuterRef, Q, QuerySet, Subquery, Value, When
@@ -16,7 +17,7 @@ from django.utils import timezone
 
 from django_reliable_jobs import clock, registry
 from django_reliable_jobs.engine.claim import IS_LIMITED, IS_READY
-from django_reliable_jobs.engine.queues import IS_PAUSED
+from django_reliable_jobs.engine.queues import ALL, IS_PAUSED
 from django_reliable_jobs.models import Attempt, CancelRequest, Job, Queue, Worker
 
 _NOW = "coalesce(%(moment)s::timestamptz, statement_timestamp())"
@@ -39,7 +40,7 @@ WITH ready AS (
 ), decided AS (
     SELECT name, CASE WHEN {IS_PAUSED} THEN paused_at END AS paused_at,
            CASE WHEN {IS_PAUSED} THEN resume_at END AS resume_at, concurrency
-      FROM django_reliable_jobs_queue queue WHERE {IS_PAUSED} OR concurrency IS NOT NULL
+      FROM django_reliable_jobs_queue queue WHERE name <> '{ALL}' AND ({IS_PAUSED} OR concurrency IS NOT NULL)
 ), alive AS (
     SELECT queues, excluded_queues FROM django_reliable_jobs_worker worker WHERE {IS_ALIVE}
 ), names AS (
@@ -101,6 +102,11 @@ def queues(using: str) -> list[QueueStatus]:
         return [QueueStatus(*row) for row in cursor.fetchall()]
 
 
+def pause_of_all(using: str) -> Queue | None:
+    """Return the row that tells since when, and until when, every queue is paused; None: they are not."""
+    return next((row for row in with_pause(Queue.objects.using(using)).filter(name=ALL) if row.is_paused), None)
+
+
 def workers(using: str) -> list[WorkerStatus]:
     """Return every worker on the list, by host and process; ages are on the database's clock."""
     rows = with_state(Worker.objects.using(using)).order_by("host", "pid", "started_at")
@@ -123,7 +129,7 @@ def with_state(workers: QuerySet[Worker]) -> QuerySet[Worker]:
     )
 
 
-def with_pause(queues: QuerySet[Queue]) -> QuerySet[Queue]:
+def with_pause(queues: QuerySet[Queue]) -> QuerySet[Any]:
     """Add to each queue whether its pause is in force now."""
     has_run_out = Q(resume_at__isnull=False, resume_at__lte=Now())
     return queues.annotate(is_paused=Q(paused_at__isnull=False) & ~has_run_out)
@@ -185,6 +191,21 @@ def find_attempts(using: str, job_id: int, *, limit: int) -> list[Attempt]:
 def find_cancel_request(using: str, job_id: int) -> CancelRequest | None:
     """Return the open wish that a job ends, if there is one."""
     return CancelRequest.objects.using(using).filter(pk=job_id).first()
+
+
+class Pause(Protocol):
+    """What tells of a pause: a queue's row, among others."""
+
+    @property
+    def paused_at(self) -> datetime | None: ...
+    @property
+    def resume_at(self) -> datetime | None: ...
+
+
+def as_pause(pause: Pause, way_out: str) -> str:
+    """Return since when, and until when, something is paused; `way_out` is the command that ends it."""
+    since = f"paused since {as_local(pause.paused_at)}" if pause.paused_at else "paused"
+    return f"{since}, until " + (as_local(pause.resume_at) if pause.resume_at else f"`manage.py {way_out}`")
 
 
 def as_local(moment: datetime) -> str:

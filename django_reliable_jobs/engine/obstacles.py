@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import connections
 
 from django_reliable_jobs import clock, registry
 from django_reliable_jobs.engine.claim import IS_LIMITED, IS_READY
-from django_reliable_jobs.engine.inspection import IS_ALIVE, SERVES, as_local, find_cancel_request
-from django_reliable_jobs.engine.limits import NOW, PACE, PLACES, PLACES_TAKEN, SECONDS_TO_START, TURNS_TAKEN
+from django_reliable_jobs.engine.inspection import (
+    IS_ALIVE,
+    SERVES,
+    as_local,
+    as_pause,
+    find_cancel_request,
+    pause_of_all,
+)
+from django_reliable_jobs.engine.limits import NOW, PACE, PLACES, PLACES_TAKEN, SECONDS_TO_START
 from django_reliable_jobs.engine.lines import LINE
 from django_reliable_jobs.engine.queues import IS_PAUSED
 from django_reliable_jobs.exceptions import UnknownTask
 from django_reliable_jobs.models import Job
 
 MOST_AHEAD = 1000
+MOST_HOLDERS = 10
 
 SURROUNDINGS = f"""
 SELECT {NOW}, queue.is_paused, queue.paused_at, queue.resume_at, queue.concurrency,
@@ -33,9 +41,15 @@ SELECT {NOW}, queue.is_paused, queue.paused_at, queue.resume_at, queue.concurren
                    WHERE queue.name = %(queue)s) queue ON true
 """
 
+_HOLDERS = """ARRAY(
+       SELECT busy.id FROM django_reliable_jobs_job busy
+        WHERE busy.status = 'RUNNING' AND busy.{0} = job.{0} AND busy.{0} IS NOT NULL
+        ORDER BY busy.id LIMIT %(shown)s)"""
+
 LIMITS = f"""
 SELECT {PLACES.format("job.concurrency_key")}, {PLACES_TAKEN.format("job.concurrency_key")},
-       {TURNS_TAKEN.format("job.serial_key")}, pace.spacing IS NULL, {SECONDS_TO_START}
+       {_HOLDERS.format("concurrency_key")}, {_HOLDERS.format("serial_key")}, pace.spacing IS NULL, {SECONDS_TO_START},
+       {NOW}
   FROM django_reliable_jobs_job job CROSS JOIN LATERAL {PACE.format("job.rate_key")} pace
  WHERE job.id = %(id)s
 """
@@ -76,6 +90,9 @@ def explain_waiting(using: str, job: Job) -> list[str]:
         cursor.execute(SURROUNDINGS, {"moment": clock.moment(), "queue": job.queue_name})
         around = _Surroundings._make(cursor.fetchone())
     sentences = [*_in_the_row(using, job, around.now), *_in_the_code(job), *_in_the_queue(job, around)]
+    everything = pause_of_all(using)
+    if everything is not None:
+        sentences.append(f"All queues are {as_pause(everything, 'jobs resume --all')}.")
     if not around.alive:
         sentences.append("No worker is running. Start one: `manage.py runworker`.")
     elif not around.serving:
@@ -83,7 +100,7 @@ def explain_waiting(using: str, job: Job) -> list[str]:
             f"Workers are running ({around.alive}), but none serves its queue."
             f" Start one that does: `manage.py runworker --queue {job.queue_name}`."
         )
-    elif job.status == Job.Status.READY and not around.is_paused:
+    elif job.status == Job.Status.READY and not around.is_paused and everything is None:
         sentences += [*_in_its_limits(using, job), *_in_the_line(using, job, around)]
     return sentences or ["Nothing is in its way: a worker takes it at its next look."]
 
@@ -114,10 +131,8 @@ def _in_the_code(job: Job) -> list[str]:
 
 def _in_the_queue(job: Job, around: _Surroundings) -> list[str]:
     sentences = []
-    if around.is_paused and around.paused_at is not None:
-        resume_at = around.resume_at
-        until = f"until {as_local(resume_at)}" if resume_at else f"until `manage.py jobs resume {job.queue_name}`"
-        sentences.append(f"Its queue, {job.queue_name}, is paused since {as_local(around.paused_at)}, {until}.")
+    if around.is_paused:
+        sentences.append(f"Its queue, {job.queue_name}, is {as_pause(around, f'jobs resume {job.queue_name}')}.")
     if around.concurrency is not None and around.running >= around.concurrency:
         limit = f"allows {around.concurrency} jobs at once, and {around.running} run"
         sentences.append(f"Its queue, {job.queue_name}, {limit}.")
@@ -128,17 +143,22 @@ def _in_its_limits(using: str, job: Job) -> list[str]:
     if not (job.concurrency_key or job.rate_key or job.serial_key):
         return []
     with connections[using].cursor() as cursor:
-        cursor.execute(LIMITS, {"moment": clock.moment(), "id": job.pk})
-        places, taken, turns, is_stopped, seconds = cursor.fetchone() or (1, 0, 0, False, 0.0)
+        cursor.execute(LIMITS, {"moment": clock.moment(), "id": job.pk, "shown": MOST_HOLDERS})
+        row = cursor.fetchone()
+    if row is None:
+        return []
+    places, taken, holders, turn, is_stopped, seconds, now = row
     sentences = []
     if job.concurrency_key and taken >= places:
-        sentences.append(f"Its limit, {job.concurrency_key}, allows {places} jobs at once, and {taken} run.")
+        which = f": {', '.join(map(str, holders))}{', …' if taken > len(holders) else ''}" if holders else ""
+        sentences.append(f"Its limit, {job.concurrency_key}, allows {places} jobs at once, and {taken} run{which}.")
     if job.rate_key and is_stopped:
         sentences.append(f"Its rate limit, {job.rate_key}, lets no job start.")
     elif job.rate_key and seconds > 0:
-        sentences.append(f"Its rate limit, {job.rate_key}, lets the next job start in {seconds:.1f} s.")
-    if job.serial_key and turns:
-        sentences.append("An earlier job of its schedule runs, and it waits for that one's end.")
+        until = f"in {seconds:.1f} s" if seconds < 60 else f"at {as_local(now + timedelta(seconds=seconds))}"
+        sentences.append(f"Its rate limit, {job.rate_key}, lets the next job start {until}.")
+    if job.serial_key and turn:
+        sentences.append(f"An earlier job of its schedule, {turn[0]}, runs, and it waits for that one's end.")
     return sentences
 
 

@@ -9,7 +9,9 @@ from datetime import datetime
 from django.db import connections
 
 from django_reliable_jobs import clock
-from django_reliable_jobs.engine.wakeup import notify_idle
+from django_reliable_jobs.engine.wakeup import CHANNEL, notify_idle
+
+ALL = "*"  # no queue can have this name: its row stands for all of them
 
 _NOW = "coalesce(%(moment)s::timestamptz, statement_timestamp())"
 
@@ -36,6 +38,17 @@ UPDATE django_reliable_jobs_queue queue SET paused_at = NULL, resume_at = NULL
 RETURNING queue.name, {notify_idle("queue.name")}
 """
 
+# Those that serve any queue hear of `*` itself.
+WAKE_ALL = f"""
+SELECT pg_notify('{CHANNEL}', name) FROM (
+    SELECT DISTINCT unnest(queues) AS name FROM django_reliable_jobs_worker WHERE is_idle AND lost_at IS NULL) served
+"""
+
+LIMIT = """
+INSERT INTO django_reliable_jobs_queue (name, concurrency) VALUES (%(name)s, %(concurrency)s)
+    ON CONFLICT (name) DO UPDATE SET concurrency = excluded.concurrency
+"""
+
 
 @dataclass(frozen=True)
 class Paused:
@@ -48,7 +61,8 @@ class Paused:
 def pause(using: str, names: Iterable[str], resume_at: datetime | None = None) -> Paused:
     """Let no more jobs of these queues be claimed, until `resume_at` or until resumed. What was claimed before runs on.
 
-    A queue needs no job and no row to be paused. The last word on `resume_at` counts; None is for ever.
+    A queue needs no job and no row to be paused; ALL pauses every queue, also those to come. The last word on
+    `resume_at` counts; None is for ever.
     """
     parameters = {"names": sorted(set(names)), "resume_at": resume_at, "moment": clock.moment()}
     with connections[using].cursor() as cursor:
@@ -58,7 +72,19 @@ def pause(using: str, names: Iterable[str], resume_at: datetime | None = None) -
 
 
 def resume(using: str, names: Iterable[str]) -> list[str]:
-    """Let the jobs of these queues be claimed again, and wake idle workers; return the queues that were paused."""
+    """Let the jobs of these queues be claimed again, and wake idle workers; return the queues that were paused.
+
+    ALL ends the pause of all: a queue that was paused by name stays paused.
+    """
     with connections[using].cursor() as cursor:
         cursor.execute(RESUME, {"names": sorted(set(names)), "moment": clock.moment()})
-        return sorted(name for name, _ in cursor.fetchall())
+        resumed = sorted(name for name, _ in cursor.fetchall())
+        if ALL in resumed:
+            cursor.execute(WAKE_ALL)
+    return resumed
+
+
+def limit(using: str, name: str, concurrency: int | None) -> None:
+    """Let no more jobs of this queue run at once in the whole fleet; None: any number. What runs ends as usual."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(LIMIT, {"name": name, "concurrency": concurrency})

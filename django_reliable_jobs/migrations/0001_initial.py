@@ -677,6 +677,15 @@ class Migration(migrations.Migration):
                 name="reliable_queue_resumes_if_paused",
             ),
         ),
+        migrations.AddConstraint(
+            model_name="queue",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("name", "*"), _negated=True), ("concurrency__isnull", True), _connector="OR"
+                ),
+                name="reliable_queue_all_have_no_limit",
+            ),
+        ),
         migrations.AddIndex(
             model_name="schedule",
             index=models.Index(

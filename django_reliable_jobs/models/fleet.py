@@ -20,7 +20,7 @@ class TextArrayField(models.Field):  # type: ignore[type-arg]
 
 
 class Queue(models.Model):
-    """What an operator decided about a queue. A queue without a row is served like any other."""
+    """What an operator decided about a queue. A queue without a row is served like any other; `*` stands for all."""
 
     name = models.CharField(_("name"), max_length=64, primary_key=True)
     paused_at = models.DateTimeField(_("paused"), null=True, blank=True)
@@ -34,7 +34,11 @@ class Queue(models.Model):
             models.CheckConstraint(
                 name="reliable_queue_resumes_if_paused",
                 condition=Q(resume_at__isnull=True) | Q(paused_at__isnull=False),
-            )
+            ),
+            models.CheckConstraint(
+                name="reliable_queue_all_have_no_limit",
+                condition=~Q(name="*") | Q(concurrency__isnull=True),
+            ),
         ]
 
     def __str__(self) -> str:

@@ -156,7 +156,30 @@ def test_a_job_says_that_its_limit_is_used_up() -> None:
     a_running_row(concurrency_key="crm:customer=1")
     assert explain(job) == ["Nothing is in its way: a worker takes it at its next look."]
     a_running_row(concurrency_key="crm:customer=1")
-    assert explain(job) == ["Its limit, crm:customer=1, allows 2 jobs at once, and 2 run."]
+    holders = Job.objects.filter(status="RUNNING", concurrency_key="crm:customer=1").order_by("pk")
+    ids = ", ".join(str(each.pk) for each in holders)
+    assert explain(job) == [f"Its limit, crm:customer=1, allows 2 jobs at once, and 2 run: {ids}."]
+
+
+@pytest.mark.django_db
+def test_of_many_jobs_that_hold_a_limit_some_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(obstacles, "MOST_HOLDERS", 1)
+    a_worker()
+    Limit.objects.create(kind="concurrency", name="crm", allowed=2)
+    job = Job.objects.create(task="tests.tasks.nothing", concurrency_key="crm")
+    for _ in range(2):
+        a_running_row(concurrency_key="crm")
+    first = Job.objects.filter(status="RUNNING").earliest("pk")
+    assert explain(job) == [f"Its limit, crm, allows 2 jobs at once, and 2 run: {first.pk}, …."]
+
+
+@pytest.mark.django_db
+def test_a_job_says_that_every_queue_is_paused() -> None:
+    a_worker()
+    job = tasks.nothing.enqueue()
+    queues.pause("default", [queues.ALL])
+    [sentence] = explain(job)
+    assert sentence.startswith("All queues are paused since 2") and "until `manage.py jobs resume --all`" in sentence
 
 
 @pytest.mark.django_db
@@ -169,6 +192,11 @@ def test_a_job_says_when_its_rate_lets_the_next_job_start() -> None:
         assert explain(job) == ["Nothing is in its way: a worker takes it at its next look."]
         Pace.objects.create(key="mail", paid_until=now + timedelta(seconds=4))
         assert explain(job) == ["Its rate limit, mail, lets the next job start in 4.0 s."]
+        limit.allowed, limit.period = 1, 3600
+        limit.save()
+        Pace.objects.update(paid_until=now + timedelta(minutes=30))
+        moment = inspection.as_local(now + timedelta(minutes=30))
+        assert explain(job) == [f"Its rate limit, mail, lets the next job start at {moment}."]
     limit.override_allowed, limit.override_period, limit.override_burst = 0, 60, 1
     limit.save()
     assert explain(job) == ["Its rate limit, mail, lets no job start."]
@@ -181,7 +209,8 @@ def test_a_job_of_a_schedule_says_that_an_earlier_one_still_runs() -> None:
     a_running_row(serial_key="schedule:2")
     assert explain(job) == ["Nothing is in its way: a worker takes it at its next look."]
     a_running_row(serial_key="schedule:1")
-    assert explain(job) == ["An earlier job of its schedule runs, and it waits for that one's end."]
+    earlier = Job.objects.get(status="RUNNING", serial_key="schedule:1").pk
+    assert explain(job) == [f"An earlier job of its schedule, {earlier}, runs, and it waits for that one's end."]
 
 
 @pytest.mark.django_db
