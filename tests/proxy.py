@@ -121,6 +121,7 @@ class _Link:
     def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy, self._client, self._server = proxy, client, server
         self._cut: Cut | None = None
+        self._ended: list[Callable[[], None]] = []
 
     def start(self) -> None:
         for pump in (self._pump_up, self._pump_down):
@@ -136,6 +137,10 @@ class _Link:
             pump()
         self.cut()
         self._proxy.forget(self)
+        self._ended.append(pump)
+        if len(self._ended) == 2:  # nobody reads any more
+            self._client.close()
+            self._server.close()
 
     def _pump_up(self) -> None:
         self._server.sendall(_read(self._client, has_type=False))  # the first message has no type

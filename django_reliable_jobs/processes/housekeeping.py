@@ -35,6 +35,9 @@ class Housekeeping(Loop):
         self._passed_over.add(job_id)
         self.wake()
 
+    def failed(self) -> None:
+        self._worker.expect_orphans()
+
     def _sweep(self) -> float:
         using, now = self._worker.using, time.monotonic()
         while self._passed_over:

@@ -56,6 +56,9 @@ class Intake:
         target = max(worker.threads, min(2 * self.completed, MOST_IN_HAND))
         if worker.jobs_left is not None:
             target = min(target, worker.jobs_left)
+        if worker.is_lease_in_doubt:
+            self._is_held_back = True
+            return 0
         self._is_held_back = self._suspicion.holds_back([*self._heads, *self._limited.suspects], worker.recorder)
         return 0 if self._is_held_back else target - worker.recorder.in_hand
 
@@ -114,6 +117,10 @@ class Intake:
         """Start from nothing: the connection or the identity was lost. Claims of ours may have committed unseen."""
         self._heads, self._look_at, self._idle_since = [], 0.0, None
         self._limited.forget()
+        self.expect_orphans()
+
+    def expect_orphans(self) -> None:
+        """Look for claims of ours whose answer was lost, for a while: one may be on its way still. For any thread."""
         self._orphans_until = time.monotonic() + ORPHAN_SECONDS
 
     def _look(self) -> None:

@@ -96,6 +96,10 @@ class Worker:
         """Run a job that another thread of this process claimed."""
         self._inbox.put(job)
 
+    def expect_orphans(self) -> None:
+        """Look for jobs that a thread of this process may have claimed without hearing of it."""
+        self._intake.expect_orphans()
+
     def lease_lost(self) -> None:
         """Drop every job and go on under a new identity: the old one was declared lost."""
         self.recorder.flag(None, "lost")

@@ -30,6 +30,7 @@ def test_jobs_end_before_the_lease_does_when_its_renewal_hangs(start_worker: Sta
         with transaction.atomic(), transaction.get_connection().cursor() as cursor:
             cursor.execute("SELECT clock_timestamp() < %s", [row.expires_at])
             assert cursor.fetchone()[0]
+        assert Job.objects.get(pk=job.pk).claims == 1, "nothing is claimed while the lease is in doubt"
     assert job.attempts.get().outcome == "interrupted"
     assert "lease" in job.attempts.get().error_message
 

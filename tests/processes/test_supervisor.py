@@ -81,6 +81,7 @@ def test_a_job_that_a_killed_child_had_run_but_not_recorded_is_a_loss(start_work
 def writer_is_idle() -> bool:
     """Return whether the session that wrote the last effect has nothing more to do."""
     with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_clear_snapshot()")  # a transaction sees one picture of the sessions otherwise
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle'"
             " AND query LIKE 'INSERT INTO \"tests_effect\"%%'"
