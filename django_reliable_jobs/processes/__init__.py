@@ -8,4 +8,5 @@ A worker process has four threads of its own beside the pool that runs jobs:
     listener       turns NOTIFY into a wake-up
 
 Each has a database connection of its own, so a worker takes four, and one per pool thread whose job uses the database.
+A scheduler (`scheduler`, in a process of its own or in a thread beside a worker) takes three more.
 """
