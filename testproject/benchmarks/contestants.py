@@ -93,7 +93,7 @@ PGQUEUER = Contestant(
     name="pgqueuer",
     driver="pgqueuer",
     packages=("pgqueuer==1.6.0", "asyncpg", "uvloop", "psycopg[binary]"),
-    concurrency=100,
+    concurrency=500,
     settings="asyncpg and uvloop, batch_size {concurrency} (its default is 10)",
     left="SELECT EXISTS (SELECT 1 FROM pgqueuer WHERE execute_after <= now())",
     finished=(
