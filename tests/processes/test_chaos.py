@@ -1,0 +1,182 @@
+"""A short run of chaos, and the audit of it: that it would find what it looks for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from django_reliable_jobs.models import Attempt, Job
+from testproject.chaos.audit import audit
+from testproject.chaos.models import Cancellation, Effect, Receipt, Topic
+from testproject.chaos.work import KINDS
+from tests.workers import CHECKOUT
+
+OPTIONS = ("--minutes=0.2", "--workers=3", "--pause=0.8", "--seed=7")
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def test_a_short_run_is_violent_and_its_audit_is_clean(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    run = subprocess.run(
+        [sys.executable, "manage.py", "chaos", *OPTIONS, f"--json={file}"],
+        cwd=CHECKOUT,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "testproject.settings"},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    report = json.loads(file.read_text())
+    assert report["findings"] == []
+    assert len(report["violence"]["timeline"]) >= 5
+    assert report["transactions"]["committed"] > 20
+    assert sum(kind["jobs"] for kind in report["jobs"].values()) > 50
+
+
+# --- what an audit finds, one fault at a time
+
+
+def job_of(kind: str, status: str = "SUCCEEDED", *, receipt: bool = True, **columns: Any) -> Job:
+    """Insert a job that has ended well, but for the columns given."""
+    ended = status in Job.ENDED
+    columns = {"attempt": 1, "claims": 1, "max_attempts": 50, "finished_at": NOON if ended else None} | columns
+    job = Job.objects.create(task=f"chaos.{kind}", status=status, **columns)
+    if receipt:
+        Receipt.objects.create(kind=kind, job_id=job.pk, created=True)
+    return job
+
+
+def effect(job: Job, name: str, claim: int = 1, item: int | None = None, second: int = 0) -> None:
+    at = NOON + timedelta(seconds=second)
+    Effect.objects.create(name=name, job_id=job.pk, claim=claim, item=item, pid=1, at=at)
+
+
+def attempt(job: Job, claim: int, outcome: str) -> None:
+    Attempt.objects.create(
+        job=job, number=1, claim=claim, outcome=outcome, started_at=NOON, finished_at=NOON, worker="host:1"
+    )
+
+
+def findings() -> dict[str, tuple[int, ...]]:
+    with connection.cursor() as cursor:
+        return {finding.sentence: finding.job_ids for finding in audit(cursor, KINDS)}
+
+
+def debit_twice() -> Job:
+    job = job_of("atomic")
+    for name in ("debit", "credit", "debit"):
+        effect(job, name)
+    return job
+
+
+def leave_an_effect_and_die() -> Job:
+    job = job_of("atomic", "DEAD", attempt=50, claims=50)
+    effect(job, "debit", claim=50)
+    attempt(job, 50, "failed")
+    return job
+
+
+def pay_twice() -> Job:
+    job = job_of("once", "DEAD", max_attempts=1, claims=2)
+    for claim in (1, 2):
+        effect(job, "begin", claim, second=claim)
+        attempt(job, claim, "lost")
+    return job
+
+
+def write_an_item_twice() -> Job:
+    job = job_of("checkpoints")
+    for item in range(100):
+        effect(job, "item", item=item)
+    effect(job, "item", item=50)
+    return job
+
+
+def write_behind_a_fence_that_was_passed() -> Job:
+    job = job_of("fenced", claims=2)
+    for second, claim in enumerate((1, 2, 1)):
+        effect(job, "fenced", claim, second, second)
+    attempt(job, 1, "lost")
+    return job
+
+
+def begin_while_another_runs() -> Job:
+    job = job_of("plain", claims=2)
+    effect(job, "begin", 1, second=0)
+    effect(job, "begin", 2, second=1)
+    effect(job, "end", 1, second=2)
+    effect(job, "end", 2, second=3)
+    attempt(job, 1, "interrupted")
+    return job
+
+
+def begin_without_a_trace() -> Job:
+    job = job_of("plain", claims=2)
+    for claim in (1, 2):
+        effect(job, "begin", claim, second=claim)
+        effect(job, "end", claim, second=claim)
+    return job
+
+
+def miss_a_change() -> Job:
+    Topic.objects.create(name="topic 1", version=5, seen=4)
+    job = job_of("unique", args=["topic 1"])
+    Job.objects.filter(pk=job.pk).update(task="chaos.index")
+    return job
+
+
+def come_back_after_a_cancel() -> Job:
+    job = job_of("cancelled")
+    Cancellation.objects.create(job_id=job.pk, at_once=True)
+    return job
+
+
+FAULTS: list[tuple[str, Callable[[], Job]]] = [
+    ("a job exists whose enqueue was not committed", lambda: job_of("plain", receipt=False)),
+    ("a job has not ended", lambda: job_of("plain", "READY", attempt=0, claims=0)),
+    (
+        "a job is RUNNING and its worker is not on the list",
+        lambda: job_of("plain", "RUNNING", token=1, worker_id=1, started_at=NOON),
+    ),
+    ("the attempts used are not those of the history", lambda: job_of("bulk", attempt=2, claims=2)),
+    ("a job is dead without a reason to be", lambda: job_of("plain", "DEAD")),
+    ("a claim that began and did not succeed is missing in the history", begin_without_a_trace),
+    ("an attempt wrote after the next one had begun, and was not lost", begin_while_another_runs),
+    ("an atomic job that succeeded has not exactly one debit and one credit", debit_twice),
+    ("an atomic job that did not succeed has effects", leave_an_effect_and_die),
+    ("a job that may be started once was started twice", pay_twice),
+    ("an item was written more than once", write_an_item_twice),
+    ("an attempt that was replaced committed a fenced transaction", write_behind_a_fence_that_was_passed),
+    ("the last change of a caller was seen by no job", miss_a_change),
+    ("a job that was cancelled at once is not cancelled", come_back_after_a_cancel),
+]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("sentence", "commit"), FAULTS, ids=[sentence for sentence, _ in FAULTS])
+def test_the_audit_names_the_job_that_breaks_a_promise(sentence: str, commit: Callable[[], Job]) -> None:
+    job = commit()
+    assert findings().get(sentence) == (job.pk,)
+
+
+@pytest.mark.django_db
+def test_the_audit_names_a_committed_enqueue_without_a_job() -> None:
+    Receipt.objects.create(kind="plain", job_id=1, created=True)
+    assert findings() == {"a committed enqueue has no job": (1,)}
+
+
+@pytest.mark.django_db
+def test_the_audit_finds_nothing_where_everything_was_kept() -> None:
+    job = job_of("atomic", claims=2)
+    attempt(job, 1, "lost")
+    effect(job, "debit", claim=2)
+    effect(job, "credit", claim=2)
+    assert findings() == {}
