@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from django.db import transaction
+from django.db.models import Q
 
 from django_reliable_jobs import declared_schedules
 from django_reliable_jobs.declared_schedules import DeclaredSchedule
@@ -48,13 +49,17 @@ def overridden_fields(schedule: Schedule) -> tuple[str, ...]:
 def sync(using: str, *, dry_run: bool = False) -> list[Change]:
     """Bring the rows in line with the declarations; return what was done, or would be, by name."""
     declared = declared_schedules.all_schedules()
+    names = {each.name for each in declared}
+    is_concerned = Q(name__in=names) | Q(managed_by=Schedule.ManagedBy.CODE)
     with transaction.atomic(using=using):
-        changes = [_follow(using, each) for each in declared]
-        names = [each.name for each in declared]
-        gone = Schedule.objects.using(using).filter(managed_by=Schedule.ManagedBy.CODE, paused_at=None)
-        for schedule in gone.exclude(name__in=names).order_by("name"):
-            schedules.pause(using, [schedule.pk], reason=UNDECLARED)
-            changes.append(Change(schedule.name, "paused", (UNDECLARED,)))
+        # In the order of ids, as everybody locks schedules; processes that start at once follow one after another.
+        rows = Schedule.objects.using(using).select_for_update(no_key=True).filter(is_concerned).order_by("pk")
+        by_name = {row.name: row for row in rows}
+        changes = [_follow(using, each, by_name.get(each.name)) for each in declared]
+        for row in by_name.values():
+            if row.name not in names and row.paused_at is None:
+                schedules.pause(using, [row.pk], reason=UNDECLARED)
+                changes.append(Change(row.name, "paused", (UNDECLARED,)))
         if dry_run:
             transaction.set_rollback(True, using=using)
     if not dry_run:
@@ -62,9 +67,7 @@ def sync(using: str, *, dry_run: bool = False) -> list[Change]:
     return sorted(changes, key=lambda each: each.name)
 
 
-def _follow(using: str, declared: DeclaredSchedule) -> Change:
-    # Locked until the end: two processes that start at once follow one after another.
-    row = Schedule.objects.using(using).select_for_update(no_key=True).filter(name=declared.name).first()
+def _follow(using: str, declared: DeclaredSchedule, row: Schedule | None) -> Change:
     try:
         with transaction.atomic(using=using):
             if row is None:
@@ -74,6 +77,9 @@ def _follow(using: str, declared: DeclaredSchedule) -> Change:
                 return Change(declared.name, "created")
             return _merge(using, row, declared)
     except InvalidSchedule as error:
+        made = Schedule.objects.using(using).filter(name=declared.name).first() if row is None else None
+        if made is not None:  # by a process that started at the same moment
+            return _follow(using, declared, made)
         return Change(declared.name, "invalid", (str(error),))
 
 

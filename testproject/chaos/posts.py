@@ -1,4 +1,4 @@
-"""Which processes a run has: workers of different make, one of them with a wrong clock, and producers."""
+"""Which processes a run has: workers of different make, schedulers, one of each with a wrong clock, and producers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from testproject.chaos.server import ChaosServer
 
 SHUTDOWN_SECONDS = 4.0
 SKEW = "-2h"
+SCHEDULERS = 3
 
 _FAKETIME = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib/faketime/libfaketimeMT.so.1")
 
@@ -28,12 +29,13 @@ def plan_posts(
     posts = []
     for number in range(workers):
         route = proxy.open_route(f"worker-{number + 1}")
-        environment = _environment(server, route.port, lease)
-        faketime = find_faketime()
-        if number == 0 and faketime is not None:
-            # The clock that people read, not the one that waits are measured by.
-            environment |= {"LD_PRELOAD": str(faketime), "FAKETIME": SKEW, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+        environment = _environment(server, route.port, lease, is_skewed=number == 0)
         posts.append(Post(name=route.name, command=_worker(number), environment=environment, route=route))
+    for number in range(SCHEDULERS):
+        route = proxy.open_route(f"scheduler-{number + 1}")
+        environment = _environment(server, route.port, lease, is_skewed=number == 0)
+        command = python("manage.py", "runscheduler")
+        posts.append(Post(name=route.name, command=command, environment=environment, route=route, is_worker=False))
     for number in range(producers):
         route = proxy.open_route(f"producer-{number + 1}")
         seed = str(dice.getrandbits(32))
@@ -49,10 +51,16 @@ def _worker(number: int) -> list[str]:
     return python("manage.py", "runworker", "--shutdown-timeout", str(SHUTDOWN_SECONDS), *shape)
 
 
-def _environment(server: ChaosServer, port: int, lease: float) -> dict[str, str]:
-    return {
+def _environment(server: ChaosServer, port: int, lease: float, *, is_skewed: bool = False) -> dict[str, str]:
+    environment = {
         "DATABASE_URL": server.url(port),
         "DJANGO_SETTINGS_MODULE": "testproject.chaos.settings",
         "CHAOS_LEASE_SECONDS": str(lease),
+        "CHAOS_SCHEDULES": "1",
         "PYTHONUNBUFFERED": "1",
     }
+    faketime = find_faketime()
+    if is_skewed and faketime is not None:
+        # The clock that people read, not the one that waits are measured by.
+        environment |= {"LD_PRELOAD": str(faketime), "FAKETIME": SKEW, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    return environment

@@ -8,6 +8,7 @@ DEBUG = False
 
 RELIABLE_JOBS = {
     "LEASE_SECONDS": env.float("CHAOS_LEASE_SECONDS", default=4.0),  # noqa: F405
+    "LEADER_SECONDS": env.float("CHAOS_LEASE_SECONDS", default=4.0),  # noqa: F405
     "POLL_SECONDS": 0.5,
     "RETENTION": {"SUCCEEDED": None, "CANCELLED": None, "DEAD": None},
 }

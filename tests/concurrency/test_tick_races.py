@@ -6,13 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from django_reliable_jobs.engine import backfill, schedules
+from django_reliable_jobs.engine import backfill, reconcile, schedules
 from django_reliable_jobs.engine import tick as engine_tick
 from django_reliable_jobs.models import Job, Schedule
 from django_reliable_jobs.recurrence import Cron
 from django_reliable_jobs.testing import at, tick
 from tests import tasks
 from tests.actors import on_stage, wait_until_blocked
+from tests.scheduled_tasks import only_declared
 from tests.schedules import HOURLY, a_schedule, jobs_of, on, slots_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -163,3 +164,17 @@ def test_two_backfills_at_once_make_each_job_once() -> None:
         winner.commits()
         assert waiting.result(timeout=20) == 0
     assert Job.objects.count() == 9
+
+
+def test_two_processes_that_start_at_once_make_a_declared_schedule_once() -> None:
+    def sync() -> list[str]:
+        return [change.action for change in reconcile.sync("default")]
+
+    with only_declared(("nightly", HOURLY, {})), on_stage("first", "second") as (first, second):
+        first.begins()
+        assert first.does(sync) == ["created"]
+        waiting = second.starts(sync)
+        wait_until_blocked(second)
+        first.commits()
+        assert waiting.result(timeout=20) == ["unchanged"]
+    assert Schedule.objects.get().name == "nightly"
