@@ -148,3 +148,14 @@ def test_a_job_that_was_passed_over_is_not_claimed_once_its_queue_is_paused() ->
     queues.pause("default", ["default"])
     identity = heartbeat.new_identity("test", 0)
     assert claim.claim_passed_over("default", identity.id, job.pk, patience=1) is None
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("serves", [None, ["mail"]])
+def test_every_idle_worker_is_woken_when_everything_is_resumed(serves: list[str] | None) -> None:
+    a_worker(serves=serves, is_idle=True)
+    queues.pause("default", [queues.ALL])
+    with wakeup.listening("default", None) as connection:
+        queues.resume("default", [queues.ALL])
+        [notification] = connection.notifies(timeout=10, stop_after=1)
+    assert notification.payload == ("mail" if serves else "*")

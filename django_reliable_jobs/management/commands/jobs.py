@@ -9,6 +9,7 @@ from django.db import OperationalError, ProgrammingError, connections
 from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.management.jobs.changing import add_cancel, add_prune, add_retry
 from django_reliable_jobs.management.jobs.checking import add_check
+from django_reliable_jobs.management.jobs.limiting import add_limit, add_limits
 from django_reliable_jobs.management.jobs.listing import add_list
 from django_reliable_jobs.management.jobs.pausing import add_pause, add_resume
 from django_reliable_jobs.management.jobs.report import Report
@@ -25,6 +26,8 @@ VERBS = (
     add_cancel,
     add_pause,
     add_resume,
+    add_limits,
+    add_limit,
     add_prune,
     add_sync_schedules,
     add_backfill,

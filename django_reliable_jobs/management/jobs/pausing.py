@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from datetime import datetime
 from difflib import get_close_matches
 
@@ -16,7 +17,7 @@ from django_reliable_jobs.management.jobs.report import Report
 
 def add_pause(verbs: Verbs) -> None:
     parser = add_verb(verbs, "pause", pause, "Let no more jobs of queues start; what was claimed before runs on.")
-    parser.add_argument("queues", nargs="+", type=queue_name, metavar="QUEUE")
+    _add_queues(parser, "every queue, also those to come")
     end = parser.add_mutually_exclusive_group()
     end.add_argument("--for", type=as_argument(parse_span), dest="span", metavar="SPAN", help="90s, 15m, 2h, 2d")
     end.add_argument(
@@ -26,15 +27,26 @@ def add_pause(verbs: Verbs) -> None:
 
 def add_resume(verbs: Verbs) -> None:
     parser = add_verb(verbs, "resume", resume, "Let the jobs of paused queues start again.")
-    parser.add_argument("queues", nargs="+", type=queue_name, metavar="QUEUE")
+    _add_queues(parser, "end the pause of all; queues that were paused by name stay paused")
+
+
+def _add_queues(parser: argparse.ArgumentParser, meaning_of_all: str) -> None:
+    parser.add_argument("queues", nargs="*", type=queue_name, metavar="QUEUE")
+    parser.add_argument("--all", action="store_true", help=meaning_of_all)
+
+
+def _names(options: Options) -> list[str]:
+    if bool(options["queues"]) == options["all"]:
+        raise CommandError("Name queues, or say --all.")
+    return [queues.ALL] if options["all"] else options["queues"]
 
 
 def pause(using: str, options: Options) -> Report:
-    resume_at = _end_of_pause(using, options)
-    known = {each.name for each in inspection.queues(using)}
-    done = queues.pause(using, options["queues"], resume_at)
+    names, resume_at = _names(options), _end_of_pause(using, options)
+    known = {queues.ALL, *(each.name for each in inspection.queues(using))}
+    done = queues.pause(using, names, resume_at)
     until = f"until {as_local(resume_at)}" if resume_at else "until resumed"
-    unknown = sorted(set(options["queues"]) - known)
+    unknown = sorted(set(names) - known)
     return Report(
         data={
             "paused": done.paused,
@@ -43,20 +55,32 @@ def pause(using: str, options: Options) -> Report:
             "unknown": unknown,
         },
         lines=[
-            *(f"Paused {until}: {name}" for name in done.paused),
-            *(f"Paused before, and now {until}: {name}" for name in done.paused_before),
+            *(f"Paused {until}: {_shown(name)}" for name in done.paused),
+            *(f"Paused before, and now {until}: {_shown(name)}" for name in done.paused_before),
             *(_unknown_queue(name, known) for name in unknown),
         ],
     )
 
 
 def resume(using: str, options: Options) -> Report:
-    resumed = queues.resume(using, options["queues"])
-    others = sorted(set(options["queues"]) - set(resumed))
+    names = _names(options)
+    resumed = queues.resume(using, names)
+    others = sorted(set(names) - set(resumed))
+    by_name = [each.name for each in inspection.queues(using) if each.paused_at] if queues.ALL in resumed else []
+    everything = [] if queues.ALL in resumed else [inspection.pause_of_all(using)]
     return Report(
-        data={"resumed": resumed, "not_paused": others},
-        lines=[*(f"Resumed: {name}" for name in resumed), *(f"Was not paused: {name}" for name in others)],
+        data={"resumed": resumed, "not_paused": others, "still_paused": by_name},
+        lines=[
+            *(f"Resumed: {_shown(name)}" for name in resumed),
+            *(f"Was not paused: {_shown(name)}" for name in others),
+            *(f"Still paused, by its name: {name}" for name in by_name),
+            *("But all queues are paused: manage.py jobs resume --all" for each in everything if each is not None),
+        ],
     )
+
+
+def _shown(name: str) -> str:
+    return "all queues" if name == queues.ALL else name
 
 
 def _end_of_pause(using: str, options: Options) -> datetime | None:
@@ -71,6 +95,7 @@ def _end_of_pause(using: str, options: Options) -> datetime | None:
 
 
 def _unknown_queue(name: str, known: set[str]) -> str:
+    known = known - {queues.ALL}
     close = get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]}?" if close else f"the known queues are {', '.join(sorted(known)) or 'none'}."
     return f"No job, task or worker names the queue {name}: {hint}"

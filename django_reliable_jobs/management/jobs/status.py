@@ -1,15 +1,17 @@
-"""`jobs status`: queues, workers, dead letters."""
+"""`jobs status`: queues, limits that hold jobs back, workers, dead letters."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
 
-from django_reliable_jobs.engine import inspection
-from django_reliable_jobs.engine.inspection import QueueStatus, WorkerStatus, as_local
+from django_reliable_jobs.engine import inspection, limits
+from django_reliable_jobs.engine.inspection import QueueStatus, WorkerStatus, as_local, as_pause
 from django_reliable_jobs.management.jobs.arguments import Options, Verbs, add_verb
+from django_reliable_jobs.management.jobs.limiting import limit_data, limit_lines
 from django_reliable_jobs.management.jobs.moments import span
 from django_reliable_jobs.management.jobs.report import Report, printable, table
+from django_reliable_jobs.models import Queue
 
 MOST_DEAD_TASKS = 5
 
@@ -22,16 +24,21 @@ def add_status(verbs: Verbs) -> None:
 
 def status(using: str, options: Options) -> Report:
     queues, workers = inspection.queues(using), inspection.workers(using)
-    dead = inspection.dead_by_task(using)
+    dead, everything = inspection.dead_by_task(using), inspection.pause_of_all(using)
+    waited_for = [each for each in limits.statuses(using) if each.waiting]
     return Report(
         data={
+            "all_paused_at": None if everything is None else everything.paused_at,
             "queues": [_queue_data(each) for each in queues],
+            "limits": [limit_data(each) for each in waited_for],
             "workers": [_worker_data(each) for each in workers],
             "dead": {"total": sum(dead.values()), "by_task": dead},
         },
         lines=[
+            *_pause_lines(everything),
             *_queue_lines(queues, options["width"]),
             "",
+            *([*limit_lines(waited_for, options["width"]), ""] if waited_for else []),
             *_worker_lines(workers, options["width"]),
             "",
             *_dead_lines(dead),
@@ -48,6 +55,10 @@ def _queue_data(queue: QueueStatus) -> dict[str, Any]:
 def _worker_data(worker: WorkerStatus) -> dict[str, Any]:
     data = asdict(worker)
     return {**data, "heartbeat_age_seconds": data.pop("heartbeat_age").total_seconds()}
+
+
+def _pause_lines(everything: Queue | None) -> list[str]:
+    return [] if everything is None else [f"All queues are {as_pause(everything, 'jobs resume --all')}.", ""]
 
 
 def _queue_lines(queues: list[QueueStatus], width: int | None) -> list[str]:
