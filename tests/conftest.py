@@ -10,7 +10,7 @@ from tests.workers import WorkerProcess
 
 @pytest.fixture
 def start_worker(transactional_db: None) -> Iterator[Callable[..., WorkerProcess]]:
-    """Return a function that starts a real worker process on the test's database; what still runs at the end is killed."""
+    """Return a function that starts a real worker on the test's database; what still runs at the end is killed."""
     started: list[WorkerProcess] = []
 
     def start(*arguments: str, **options: Any) -> WorkerProcess:

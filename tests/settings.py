@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from testproject.settings import *
+from testproject.settings import *  # noqa: F403
 
 INSTALLED_APPS = [*INSTALLED_APPS, "tests"]  # noqa: F405
 

@@ -40,7 +40,7 @@ class WorkerProcess:
     ) -> None:
         self._using = using
         database = connections[using].settings_dict
-        self._output = tempfile.NamedTemporaryFile("w")
+        self._output = tempfile.NamedTemporaryFile("w")  # noqa: SIM115 - closed by kill()
         self.process = subprocess.Popen(
             [*before, sys.executable, "-W", "error::ResourceWarning", "manage.py", command, *arguments],
             cwd=CHECKOUT,

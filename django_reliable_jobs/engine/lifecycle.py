@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django.db import IntegrityError, InterfaceError, OperationalError, connections, transaction
+from django.db import IntegrityError, connections, transaction
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.arguments import load
-from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import enqueue
-from django_reliable_jobs.engine.checkpoints import MINE
-from django_reliable_jobs.engine.transaction import LIMIT_IDLE, short_transaction
+from django_reliable_jobs.engine.transaction import short_transaction
 from django_reliable_jobs.engine.wakeup import notify_idle
-from django_reliable_jobs.exceptions import LeaseLost
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.registry import find
 
@@ -69,21 +65,6 @@ mine AS MATERIALIZED (
       FROM mine WHERE job.id = mine.id
     RETURNING job.id
 )"""
-
-# The end of an atomic task, in its own transaction: the last statement before COMMIT, and the fence.
-SUCCEED_HERE = f"""
-WITH {MINE}
-UPDATE django_reliable_jobs_job job
-   SET status = 'SUCCEEDED', result = %(result)s::jsonb, losses = 0, reason = NULL,
-       started_at = {_NOW} - make_interval(secs => %(started_ago)s), finished_at = {_NOW}
-  FROM mine WHERE job.id = mine.id
-RETURNING {LIMIT_IDLE}
-"""
-
-# The lock waits for a session that was lost in the middle of its COMMIT; what it did is known after that.
-READ_BACK = """
-SELECT status FROM django_reliable_jobs_job WHERE id = %(job_id)s AND token = %(token)s FOR NO KEY UPDATE
-"""
 
 LOCK_MINE = """
 SELECT job.id, job.task, job.meta
@@ -179,41 +160,6 @@ def succeed_parameters(endings: Sequence[Ending]) -> dict[str, Any]:
         "started_ago": [each.started_ago for each in endings],
         "ended_ago": [each.ended_ago for each in endings],
     }
-
-
-@contextmanager
-def succeeding_atomically(using: str, job_id: int, token: int) -> Iterator[Callable[[str | None, float], None]]:
-    """Run a block in one transaction with the success of its job; the block calls what it is given, last, to record it.
-
-    Raises LeaseLost, and writes nothing, if the attempt was replaced. If the connection is lost at COMMIT, the outcome
-    is read back from the job's row before the error is raised or forgotten.
-    """
-    recorded = False
-
-    def record(result: str | None, started_ago: float) -> None:
-        nonlocal recorded
-        parameters = {"job_id": job_id, "token": token, "result": result, "started_ago": started_ago}
-        with connections[using].cursor() as cursor:
-            cursor.execute(SUCCEED_HERE, {**parameters, "moment": clock.moment(), "lease": settings.LEASE_SECONDS})
-            if cursor.fetchone() is None:
-                raise LeaseLost(f"job {job_id} was given to another attempt; nothing of this one is written")
-        recorded = True
-
-    try:
-        with transaction.atomic(using=using):
-            yield record
-    except (OperationalError, InterfaceError):
-        if not (recorded and was_recorded(using, job_id, token)):
-            raise
-
-
-def was_recorded(using: str, job_id: int, token: int) -> bool:
-    """Return whether the success of this attempt was committed by a session that was lost since."""
-    connections[using].close()
-    with connections[using].cursor() as cursor:
-        cursor.execute(READ_BACK, {"job_id": job_id, "token": token})
-        row = cursor.fetchone()
-    return row is not None and row[0] == Job.Status.SUCCEEDED
 
 
 def end(using: str, endings: Sequence[Ending], *, worker: str) -> set[int]:

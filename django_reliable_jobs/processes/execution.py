@@ -18,7 +18,7 @@ from django.utils import timezone
 from django_reliable_jobs import arguments, clock, registry
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.context import JobContext, StopFlag, entered
-from django_reliable_jobs.engine import lifecycle
+from django_reliable_jobs.engine import atomic
 from django_reliable_jobs.engine.checkpoints import AttemptPort
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.lifecycle import Outcome
@@ -105,7 +105,7 @@ def _perform(task: registry.Task[..., Any], job: ClaimedJob, context: JobContext
             result = call(task, args, kwargs)
         return NO_RESULT if result is None else Outcome(status=SUCCEEDED, result=_dump_result(task, result))
     started = time.monotonic()
-    with lifecycle.succeeding_atomically(context.using, job.id, job.token) as record:
+    with atomic.succeeding(context.using, job.id, job.token) as record:
         with entered(context):
             result = call(task, args, kwargs)
         record(None if result is None else _dump_result(task, result), time.monotonic() - started)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from django.db import connection
 
-from django_reliable_jobs.engine import heartbeat, lifecycle, maintenance
+from django_reliable_jobs.engine import atomic, heartbeat, lifecycle, maintenance
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.lifecycle import Ending
 from django_reliable_jobs.exceptions import LeaseLost
@@ -92,10 +92,10 @@ def test_a_checkpoint_waits_for_the_rescue_and_is_lost_if_that_commits(actors: l
 def test_the_outcome_of_a_lost_commit_is_known_when_its_session_has_ended(actors: list[Actor], commits: bool) -> None:
     lost, reader = actors
     job = a_claimed_job()
-    committing = lifecycle.succeeding_atomically("default", job.id, job.token)
+    committing = atomic.succeeding("default", job.id, job.token)
     record = lost.does(committing.__enter__)
     lost.does(record, '"done"', 0.1)
-    reading = reader.starts(lifecycle.was_recorded, "default", job.id, job.token)
+    reading = reader.starts(atomic.was_recorded, "default", job.id, job.token)
     wait_for(lambda: blocks_somebody(lost), what="the reader to wait for the lost session")
     error = None if commits else ValueError("rolled back")
     if error is None:
@@ -114,7 +114,7 @@ def test_an_atomic_success_of_a_replaced_attempt_writes_nothing(actors: list[Act
     assert rescuer.does(maintenance.rescue, "default") == 1
 
     def succeed_atomically() -> None:
-        with lifecycle.succeeding_atomically("default", job.id, job.token) as record:
+        with atomic.succeeding("default", job.id, job.token) as record:
             tasks.Effect.objects.create(name="too late")
             record('"done"', 0.1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import connection, transaction
 
-from django_reliable_jobs.engine import lifecycle
+from django_reliable_jobs.engine import atomic, lifecycle
 from django_reliable_jobs.exceptions import InvalidCheckpoint, LeaseLost
 from django_reliable_jobs.models import Checkpoint
 from tests import tasks
@@ -128,7 +128,7 @@ def test_who_took_the_fence_may_sit_idle_for_a_lease_and_no_longer(fence: str) -
     job = claim_one_as(1)
     before = idle_limit()
     if fence == "success":
-        with lifecycle.succeeding_atomically("default", job.id, job.token) as record:
+        with atomic.succeeding("default", job.id, job.token) as record:
             assert idle_limit() == before
             record(None, 0.0)
             assert idle_limit() == "7s"

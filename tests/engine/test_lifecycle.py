@@ -9,7 +9,7 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from django_reliable_jobs.engine import lifecycle
+from django_reliable_jobs.engine import atomic, lifecycle
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.lifecycle import Ending, Outcome
 from django_reliable_jobs.exceptions import LeaseLost
@@ -127,7 +127,7 @@ def test_what_a_dead_job_names_is_enqueued_with_its_death() -> None:
 
 def test_an_atomic_success_commits_with_the_writes_around_it() -> None:
     job = a_claimed_job()
-    with lifecycle.succeeding_atomically("default", job.id, job.token) as record:
+    with atomic.succeeding("default", job.id, job.token) as record:
         Effect.objects.create(name="kept")
         record('{"a": 1}', 2.0)
     found = row(job)
@@ -139,7 +139,7 @@ def test_an_atomic_success_commits_with_the_writes_around_it() -> None:
 def test_an_atomic_success_of_a_replaced_attempt_undoes_its_writes() -> None:
     first = a_claimed_job()
     second = replace(first)
-    with pytest.raises(LeaseLost), lifecycle.succeeding_atomically("default", first.id, first.token) as record:
+    with pytest.raises(LeaseLost), atomic.succeeding("default", first.id, first.token) as record:
         Effect.objects.create(name="undone")
         record(None, 0.0)
     assert not Effect.objects.exists()
@@ -148,7 +148,7 @@ def test_an_atomic_success_of_a_replaced_attempt_undoes_its_writes() -> None:
 
 def test_an_error_undoes_an_atomic_success() -> None:
     job = a_claimed_job()
-    with pytest.raises(ValueError, match="mine"), lifecycle.succeeding_atomically("default", job.id, job.token):
+    with pytest.raises(ValueError, match="mine"), atomic.succeeding("default", job.id, job.token):
         Effect.objects.create(name="undone")
         raise ValueError("mine")
     assert not Effect.objects.exists()
@@ -161,7 +161,7 @@ def test_a_connection_that_is_lost_is_told_from_one_whose_commit_was_done(moment
     job = a_claimed_job()
 
     def act() -> None:
-        with lifecycle.succeeding_atomically("default", job.id, job.token) as record:
+        with atomic.succeeding("default", job.id, job.token) as record:
             Effect.objects.create(name="mine")
             if moment == "before the record":
                 end_own_session()

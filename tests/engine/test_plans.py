@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_reliable_jobs.engine import claim, exchange, heartbeat, inspection, lifecycle, maintenance
+from django_reliable_jobs.engine import atomic, claim, exchange, heartbeat, inspection, lifecycle, maintenance
 from django_reliable_jobs.engine.claim import Arm
 from django_reliable_jobs.engine.lifecycle import Ending, Outcome
 from django_reliable_jobs.models import Job, Worker
@@ -99,7 +99,7 @@ def succeed_atomically() -> Action:
     job = running()[0]
 
     def succeed() -> None:
-        with lifecycle.succeeding_atomically("default", job.pk, job.token or 0) as record:
+        with atomic.succeeding("default", job.pk, job.token or 0) as record:
             record(None, 1.0)
 
     return succeed

@@ -1,0 +1,67 @@
+"""`@task(atomic=True)`: the task's writes and its success in one transaction, fenced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from django.db import InterfaceError, OperationalError, connections, transaction
+
+from django_reliable_jobs import clock
+from django_reliable_jobs.conf import settings
+from django_reliable_jobs.engine.checkpoints import MINE
+from django_reliable_jobs.engine.transaction import LIMIT_IDLE
+from django_reliable_jobs.exceptions import LeaseLost
+from django_reliable_jobs.models import Job
+
+_NOW = "coalesce(%(moment)s::timestamptz, clock_timestamp())"
+
+# The last statement before COMMIT, and the fence.
+SUCCEED = f"""
+WITH {MINE}
+UPDATE django_reliable_jobs_job job
+   SET status = 'SUCCEEDED', result = %(result)s::jsonb, losses = 0, reason = NULL,
+       started_at = {_NOW} - make_interval(secs => %(started_ago)s), finished_at = {_NOW}
+  FROM mine WHERE job.id = mine.id
+RETURNING {LIMIT_IDLE}
+"""
+
+# The lock waits for a session that was lost in the middle of its COMMIT; what it did is known after that.
+READ_BACK = """
+SELECT status FROM django_reliable_jobs_job WHERE id = %(job_id)s AND token = %(token)s FOR NO KEY UPDATE
+"""
+
+
+@contextmanager
+def succeeding(using: str, job_id: int, token: int) -> Iterator[Callable[[str | None, float], None]]:
+    """Run a block in one transaction with the success of its job; the block calls what it is given, last, to record it.
+
+    Raises LeaseLost, and writes nothing, if the attempt was replaced. If the connection is lost at COMMIT, the outcome
+    is read back from the job's row before the error is raised or forgotten.
+    """
+    recorded = False
+
+    def record(result: str | None, started_ago: float) -> None:
+        nonlocal recorded
+        parameters = {"job_id": job_id, "token": token, "result": result, "started_ago": started_ago}
+        with connections[using].cursor() as cursor:
+            cursor.execute(SUCCEED, {**parameters, "moment": clock.moment(), "lease": settings.LEASE_SECONDS})
+            if cursor.fetchone() is None:
+                raise LeaseLost(f"job {job_id} was given to another attempt; nothing of this one is written")
+        recorded = True
+
+    try:
+        with transaction.atomic(using=using):
+            yield record
+    except (OperationalError, InterfaceError):
+        if not (recorded and was_recorded(using, job_id, token)):
+            raise
+
+
+def was_recorded(using: str, job_id: int, token: int) -> bool:
+    """Return whether the success of this attempt was committed by a session that was lost since."""
+    connections[using].close()
+    with connections[using].cursor() as cursor:
+        cursor.execute(READ_BACK, {"job_id": job_id, "token": token})
+        row = cursor.fetchone()
+    return row is not None and row[0] == Job.Status.SUCCEEDED
