@@ -84,6 +84,9 @@ FORBIDDEN = {
          ) one WHERE one.last_at > one.next_at AND NOT EXISTS (
            SELECT 1 FROM django_reliable_jobs_attempt attempt
             WHERE attempt.job_id = one.job_id AND attempt.claim = one.claim AND attempt.outcome = 'lost')""",
+    "the claim that succeeded wrote after the job had ended": """
+        SELECT began.job_id FROM began JOIN django_reliable_jobs_job job ON job.id = began.job_id
+         WHERE job.status = 'SUCCEEDED' AND job.claims = began.claim AND began.last_at > job.finished_at""",
     "the attempts used are not those of the history": """
         SELECT job.id FROM django_reliable_jobs_job job
           LEFT JOIN django_reliable_jobs_attempt attempt ON attempt.job_id = job.id

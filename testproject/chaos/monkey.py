@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import signal
 import time
 from collections import Counter
@@ -15,26 +14,44 @@ import psutil
 from testproject.chaos.fleet import Fleet, Member
 from testproject.chaos.proxy import Proxy, Route
 from testproject.chaos.server import ChaosServer
+from testproject.chaos.witness import Busy, Witness
+
+LONGEST_REPLACEMENT = 4.0  # leases until a process that was stopped is woken, replaced or not
+
+
+@dataclass
+class Entry:
+    """Something to be done at a moment, or sooner if `when` comes true."""
+
+    at: float  # of the monotonic clock
+    do: Callable[[], object]
+    when: Callable[[], bool] = lambda: False
 
 
 class Agenda:
     """What is to be done later; whoever calms the monkey does all of it at once."""
 
     def __init__(self) -> None:
-        self._entries: list[tuple[float, int, Callable[[], object]]] = []
-        self._count = 0
+        self._entries: list[Entry] = []
 
-    def after(self, seconds: float, action: Callable[[], object]) -> None:
-        self._count += 1
-        heapq.heappush(self._entries, (time.monotonic() + seconds, self._count, action))
+    def after(self, seconds: float, do: Callable[[], object]) -> None:
+        self._entries.append(Entry(time.monotonic() + seconds, do))
+
+    def when(self, condition: Callable[[], bool], do: Callable[[], object], *, at_last: float) -> None:
+        """Do it when the condition holds, or after `at_last` seconds all the same."""
+        self._entries.append(Entry(time.monotonic() + at_last, do, condition))
 
     def do_what_is_due(self) -> None:
-        while self._entries and self._entries[0][0] <= time.monotonic():
-            heapq.heappop(self._entries)[2]()
+        now = time.monotonic()
+        due = [entry for entry in self._entries if entry.at <= now or entry.when()]
+        self._entries = [entry for entry in self._entries if entry not in due]
+        for entry in due:
+            entry.do()
 
     def do_all(self) -> None:
-        while self._entries:
-            heapq.heappop(self._entries)[2]()
+        entries, self._entries = self._entries, []
+        for entry in entries:
+            entry.do()
 
 
 @dataclass
@@ -60,19 +77,22 @@ class Monkey:
         self._lease = lease
         self._pause = pause
         self._agenda = Agenda()
+        self._witness = Witness(server)
         self._began_at = time.monotonic()
         self._act_at = self._began_at + pause
         self._choices: dict[str, tuple[int, Callable[[], str | None]]] = {
             "kill -9 a worker process": (6, self._kill_worker),
             "kill -9 a producer": (2, self._kill_producer),
-            "stop a process for longer than its lease": (5, self._stop_long),
+            "stop a process for longer than its lease": (3, self._stop_long),
+            "stop a process until its job runs elsewhere": (6, self._stop_until_replaced),
+            "freeze the network of a process until its job runs elsewhere": (6, self._freeze_until_replaced),
             "stop a process for a moment": (3, self._stop_briefly),
             "terminate backends": (5, self._terminate_backends),
             "crash the server": (2, self._crash_server),
             "make the server read-only": (2, self._make_read_only),
             "cut one process off": (4, self._cut_one),
             "cut everybody off": (2, self._cut_all),
-            "freeze the network of one process": (4, self._freeze_one),
+            "freeze the network of one process": (2, self._freeze_one),
             "swallow answers, then cut": (5, self._lose_answers),
             "slow the network down": (2, self._slow_down),
             "SIGTERM a worker": (4, self._terminate_worker),
@@ -99,6 +119,7 @@ class Monkey:
     def calm(self) -> None:
         """Undo everything."""
         self._agenda.do_all()
+        self._witness.close()
         self._proxy.heal()
         self._server.become_read_only(False)
 
@@ -122,6 +143,36 @@ class Monkey:
         if picked is not None and target is not None:
             self._agenda.after(seconds, lambda: self._signal(picked, signal.SIGCONT))
         return target and f"{target} for {seconds:.1f} s"
+
+    def _stop_until_replaced(self) -> str | None:
+        found = self._pick_busy()
+        if found is None or self._signal(found[:2], signal.SIGSTOP) is None:
+            return None
+        member, process, busy = found
+        self._wait_until_replaced(busy, lambda: self._signal((member, process), signal.SIGCONT))
+        return f"{member.post.name}, process {process.pid}"
+
+    def _freeze_until_replaced(self) -> str | None:
+        found = self._pick_busy()
+        if found is None:
+            return None
+        member, _, busy = found
+        member.post.route.freeze()
+        self._wait_until_replaced(busy, member.post.route.heal)
+        return member.post.name
+
+    def _wait_until_replaced(self, busy: Busy, do: Callable[[], object]) -> None:
+        longest = LONGEST_REPLACEMENT * self._lease
+        self._agenda.when(lambda: self._witness.has_been_replaced(busy), do, at_last=longest)
+
+    def _pick_busy(self) -> tuple[Member, psutil.Process, Busy] | None:
+        """Choose a process that is in the middle of a job whose effects must not be doubled."""
+        members = {process.pid: (member, process) for member in self._fleet.workers for process in member.processes()}
+        found = [busy for busy in self._witness.find_busy() if busy.pid in members]
+        if not found:
+            return None
+        busy = self._dice.choice(found)
+        return (*members[busy.pid], busy)
 
     def _terminate_worker(self) -> str | None:
         member = self._dice.choice(self._fleet.workers)

@@ -20,8 +20,8 @@ def book(seconds: float) -> dict[str, float]:
 
 
 def enqueue(dice: Random) -> Sequence[Job]:
-    # Most are short; some are longer than a lease renewal, so that they meet every kind of violence.
-    seconds = dice.uniform(0, 0.1) if dice.random() < 0.9 else dice.uniform(0.5, 3)
+    # Most are short; some are about as long as a lease, so that they meet every kind of violence.
+    seconds = dice.uniform(0, 0.1) if dice.random() < 0.8 else dice.uniform(0.5, 4)
     return [book.enqueue(round(seconds, 3))]
 
 
