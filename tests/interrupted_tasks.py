@@ -284,3 +284,9 @@ def spin(seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         pass
+
+
+@task()
+def queries_in_log() -> int:
+    leave_effect("one query")
+    return len(connection.queries_log)

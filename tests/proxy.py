@@ -37,12 +37,13 @@ class Proxy:
         self._host, self._port = settings["HOST"] or "localhost", int(settings["PORT"] or 5432)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._mutex = threading.Lock()
-        self._links: set[_Link] = set()
+        self._links: list[_Link] = []
         self._cuts: list[Cut] = []
         self._is_open = True
         self.passes = threading.Event()  # cleared: what is sent is held back, both ways
         self.passes.set()
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._acceptor = threading.Thread(target=self._accept, daemon=True)
+        self._acceptor.start()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -73,8 +74,12 @@ class Proxy:
     def close(self) -> None:
         self._is_open = False
         self.passes.set()
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes who waits for the next client
+        self._acceptor.join()
         self._listener.close()
-        self.cut_all()
+        for link in self._links:
+            link.close()
 
     def _add(self, cut: Cut) -> Cut:
         with self._mutex:
@@ -89,23 +94,20 @@ class Proxy:
                     return cut
         return None
 
-    def forget(self, link: _Link) -> None:
-        with self._mutex:
-            self._links.discard(link)
-
     def _accept(self) -> None:
         with suppress(OSError):
             while self._is_open:
                 client, _ = self._listener.accept()
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 try:
                     server = self._connect()
                 except OSError:  # the server is down: so is the way to it
                     client.close()
                     continue
                 link = _Link(self, client, server)
-                with self._mutex:
-                    self._links.add(link)
                 link.start()
+                with self._mutex:
+                    self._links.append(link)
 
     def _connect(self) -> socket.socket:
         if not self._host.startswith("/"):
@@ -121,11 +123,20 @@ class _Link:
     def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy, self._client, self._server = proxy, client, server
         self._cut: Cut | None = None
-        self._ended: list[Callable[[], None]] = []
+        self._threads = [
+            threading.Thread(target=self._pump, args=[pump], daemon=True) for pump in (self._pump_up, self._pump_down)
+        ]
 
     def start(self) -> None:
-        for pump in (self._pump_up, self._pump_down):
-            threading.Thread(target=self._pump, args=(pump,), daemon=True).start()
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Cut it, and wait for its end."""
+        self.cut()
+        for thread in self._threads:
+            thread.join()
+        self._client.close(), self._server.close()
 
     def cut(self) -> None:
         for end in (self._client, self._server):
@@ -136,11 +147,6 @@ class _Link:
         with suppress(OSError, EOFError):
             pump()
         self.cut()
-        self._proxy.forget(self)
-        self._ended.append(pump)
-        if len(self._ended) == 2:  # nobody reads any more
-            self._client.close()
-            self._server.close()
 
     def _pump_up(self) -> None:
         self._server.sendall(_read(self._client, has_type=False))  # the first message has no type

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MOST_IN_HAND = 500
 FIRST_PAUSE = 0.05  # seconds; doubles up to POLL_SECONDS while there is nothing to do
-ORPHAN_SECONDS = 30.0  # how long after a lost connection a claim of ours may still commit
+ORPHAN_SECONDS = 30.0  # after a lost connection, claims of ours are looked for; and so often anyhow
 
 
 class Intake:
@@ -45,7 +45,7 @@ class Intake:
         self._is_fresh = False  # nothing was claimed since the last look
         self._pause = FIRST_PAUSE
         self._idle_since: float | None = None
-        self._orphans_until = 0.0
+        self._orphans_until = self._orphans_sought_at = 0.0
         self.completed = 0  # jobs that ended between the last two exchanges
 
     def wanted(self) -> int:
@@ -125,7 +125,7 @@ class Intake:
 
     def _look(self) -> None:
         using = self._worker.using
-        if time.monotonic() < self._orphans_until:
+        if time.monotonic() < self._orphans_until or time.monotonic() > self._orphans_sought_at + ORPHAN_SECONDS:
             self._adopt_orphans()
         seen = claim.look(using)
         if seen.next_due is not None and seen.next_due <= 0:
@@ -140,7 +140,9 @@ class Intake:
         self._look_at = self._looked_at + settings.POLL_SECONDS
 
     def _adopt_orphans(self) -> None:
-        # A claim whose answer was lost with its connection: ours by token and worker, but nobody runs it.
+        # A claim whose answer was lost with its connection: ours by token and worker, but nobody runs it. Now and then
+        # also without a cause: what was sent may arrive, and be done, long after the way was given up.
+        self._orphans_sought_at = time.monotonic()
         worker = self._worker
         for job in claim.find_orphans(worker.using, worker.identity.id, worker.recorder.tokens()):
             self._start(job)

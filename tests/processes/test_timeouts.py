@@ -78,7 +78,12 @@ def test_jobs_that_ignore_their_timeout_have_the_process_recycled_after_its_neig
 
 
 # So that steps come a hundred times sooner, and hit what lasts a few hundredths of a second.
-QUICK = {"CHECK_SECONDS": 0.002, "CANCEL_QUERY_AFTER": 0.0, "INTERRUPT_AFTER": 0.01, "INTERRUPT_EVERY": 0.02}
+QUICK = {
+    "deadlines.CHECK_SECONDS": 0.002,
+    "deadlines.CANCEL_QUERY_AFTER": 0.0,
+    "deadlines.INTERRUPT_AFTER": 0.01,
+    "deadlines.INTERRUPT_EVERY": 0.02,
+}
 
 
 HOWS = ["spin", "query", "commits"]
@@ -90,7 +95,7 @@ def test_an_interruption_hits_no_end_no_commit_and_no_neighbour(start_worker: St
     atomic = [interrupted_tasks.nearly_too_long_atomic.enqueue(chance.uniform(0.03, 0.08)) for _ in range(75)]
     innocent = tasks.effect.enqueue_many([{"name": str(number)} for number in range(300)])
     Job.objects.filter(pk__in=[job.pk for job in innocent]).update(run_after=near[0].run_after)
-    worker = start_worker(environment={"TESTS_DEADLINES": json.dumps(QUICK)})
+    worker = start_worker(environment={"TESTS_CONSTANTS": json.dumps(QUICK)})
     wait_for(lambda: not unended(), what="all to end", timeout=60)
     assert_all_threads_work(8, tmp_path)
     worker.send(signal.SIGTERM)
