@@ -73,6 +73,15 @@ class RetryPolicy:
             return None
         return as_seconds(self.backoff(attempt, exception))
 
+    def why_not_again(self, exception: BaseException) -> str:
+        """Return, in words to be put behind the error, why it is not tried again although attempts are left."""
+        name = type(exception).__name__
+        if isinstance(exception, self.give_up_on):
+            return f"; not tried again: {name} is in give_up_on"
+        if not isinstance(exception, self.retry_on):
+            return f"; not tried again: {name} is not in retry_on"
+        return "; not tried again: the backoff said so"
+
 
 DEFAULT_POLICY = RetryPolicy()
 

@@ -141,3 +141,8 @@ def grows(megabytes: int, seconds: float = 0.5) -> None:
     ballast = bytearray(os.urandom(1024)) * 1024 * megabytes
     time.sleep(seconds)
     del ballast
+
+
+@task(retry_on=(ConnectionError,))
+def retries_only_lost_connections() -> None:
+    raise ValueError("no")

@@ -56,6 +56,7 @@ class WorkerProcess:
             },
             stdout=self._output,
             stderr=subprocess.STDOUT,
+            process_group=0,
         )
         if ready:
             wait_for(lambda: self.row or self.has_ended, what="the worker to register")
@@ -75,6 +76,10 @@ class WorkerProcess:
     @property
     def output(self) -> str:
         return Path(self._output.name).read_text()  # opened anew: the processes share the position of their file
+
+    def send_to_group(self, number: signal.Signals) -> None:
+        """Send a signal to every process of the group, as a terminal does at Ctrl-C."""
+        os.killpg(self.pid, number)
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

@@ -82,12 +82,9 @@ IS_LIMITED = (
 # The queue of an arm is not paused (nor all, the row `*`), nor limited to no job at all. A scalar subquery on purpose:
 # as NOT EXISTS it becomes a join, and a join may turn the order of the arms round.
 _IS_PAUSED = (
-    "(queue.concurrency = 0"
-    f" OR queue.paused_at IS NOT NULL AND (queue.resume_at IS NULL OR queue.resume_at > {NOW}))"
+    f"(queue.concurrency = 0 OR queue.paused_at IS NOT NULL AND (queue.resume_at IS NULL OR queue.resume_at > {NOW}))"
 )
-_IS_OPEN = (
-    "(SELECT count(*) FROM django_reliable_jobs_queue queue WHERE queue.name IN ({}.queue_name, '*') AND %s) = 0"
-)
+_IS_OPEN = "(SELECT count(*) FROM django_reliable_jobs_queue queue WHERE queue.name IN ({}.queue_name, '*') AND %s) = 0"
 IS_OPEN = _IS_OPEN % _IS_PAUSED
 IS_OPEN_TO_ALL = _IS_OPEN % f"(queue.concurrency IS NOT NULL OR {_IS_PAUSED})"
 IS_CAPPED = (

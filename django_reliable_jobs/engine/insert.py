@@ -68,8 +68,7 @@ INSERT_MANY_UNIQUE = _insert(
     f"id, {COLUMNS}",
     f"SELECT given.id, {_OF_GIVEN}, given.unique_hash"
     f" FROM unnest(%(ids)s::bigint[], %(unique_hashes)s::bytea[], {_GIVEN})"
-    " AS given(id, unique_hash, args, kwargs, concurrency_key, rate_key) ORDER BY given.unique_hash"
-    + UNLESS_DUPLICATE,
+    " AS given(id, unique_hash, args, kwargs, concurrency_key, rate_key) ORDER BY given.unique_hash" + UNLESS_DUPLICATE,
 )
 
 TAKE_IDS = "SELECT nextval(pg_get_serial_sequence('django_reliable_jobs_job', 'id')) FROM generate_series(1, %s)"

@@ -14,11 +14,12 @@ from django.utils.translation import gettext_lazy as _
 from django_reliable_jobs.exceptions import JobFailed
 
 # Jobs with the same keys of limits stand in one line. The claim of limited jobs writes the same expression.
+# Its keywords stand in the order of the alphabet, as migrations write them: two orders are two expressions to Django.
 LINE = Func(
     *(Coalesce(key, Value("")) for key in ("concurrency_key", "rate_key", "serial_key")),
-    template='(%(expressions)s) COLLATE "C"',
     arg_joiner=" || chr(10) || ",
     output_field=models.TextField(),
+    template='(%(expressions)s) COLLATE "C"',
 )
 
 

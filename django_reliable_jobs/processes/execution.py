@@ -230,6 +230,7 @@ def _retry_or_die(task: registry.Task[..., Any], job: ClaimedJob, error: BaseExc
         logger.exception("the backoff of %s failed; its job %s is tried again after a minute", task.name, job.id)
         delay, reason = 60.0, f"{reason} (and its backoff failed: {one_line(fault)})"
     if delay is None:
+        reason += policy.why_not_again(error) if job.attempt < job.max_attempts and not isinstance(error, Retry) else ""
         logger.error(
             "job %s (%s) is dead after attempt %s: %s",
             job.id,

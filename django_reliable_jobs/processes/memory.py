@@ -27,7 +27,7 @@ def resident_bytes(pid: int | None = None) -> int:
 
 def parse_bytes(text: str) -> int:
     """Return the bytes of a size like 512M or 2G (powers of 1024). Raises ValueError for any other text."""
-    match = re.fullmatch(r"(\d+)([KMG]?)(i?B)?", text.strip(), re.IGNORECASE)
+    match = re.fullmatch(r"(\d+)([KMG])(i?B)?", text.strip(), re.IGNORECASE)
     if match is None or int(match[1]) == 0:
         raise ValueError(f"{text!r} is not a size like 512M or 2G")
-    return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2].upper()]
+    return int(match[1]) << {"K": 10, "M": 20, "G": 30}[match[2].upper()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,8 @@ from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.event_loop import EventLoop
 from django_reliable_jobs.processes.execution import RELEASED, execute
 from django_reliable_jobs.registry import Task
+
+logger = logging.getLogger("django_reliable_jobs")
 
 
 class HeldJob:
@@ -167,6 +170,8 @@ class Pool:
             # A context of its own for each job: what one sets, the next does not see.
             held.outcome = copy_context().run(self._execute, held)
         held.ended = time.monotonic()
+        if logger.isEnabledFor(logging.DEBUG):
+            _log_end(held)
         self._report(held)
 
     def _execute(self, held: HeldJob) -> Outcome | None:
@@ -187,6 +192,12 @@ class Pool:
         if inspect.iscoroutinefunction(task.function):
             return self._event_loop.run(task.function, args, kwargs, held=held)
         return task.function(*args, **kwargs)
+
+
+def _log_end(held: HeldJob) -> None:
+    status = held.outcome.status if held.outcome else "replaced"
+    seconds = (held.ended or 0) - (held.started or held.ended or 0)
+    logger.debug("job %s (%s) %s in %.3f s", held.job.id, held.job.task, status, seconds)
 
 
 _NOTHING = object()

@@ -42,6 +42,11 @@ class Shutdown:
             self._drain(time.monotonic() + worker.shutdown_timeout)
         stops, deadline = worker.stops_asked, time.monotonic() + worker.shutdown_timeout
         self._recorder.flag(None, "shutdown", insists=False)
+        if running := self._recorder.in_hand:
+            logger.info(
+                "worker %s stops: it waits for its running jobs (%s), at most %.0f s; ask again to give them back now",
+                *(worker.identity, running, worker.shutdown_timeout),
+            )
         insist_at = deadline - min(INSIST_SECONDS, worker.shutdown_timeout / 4)
         while not self._only_stuck_left() and time.monotonic() < deadline and worker.stops_asked == stops:
             self._drain(deadline)
@@ -69,7 +74,7 @@ class Shutdown:
         # Last: from here on a job that was cut may run elsewhere, and this process has nothing to do but exit.
         cut = self._try(grace, self._recorder.cut_running) or 0
         if cut:
-            logger.warning("worker %s cut %s running jobs", worker.identity, cut)
+            logger.warning("worker %s gave back jobs that still ran: %s", worker.identity, cut)
         self._try(grace, lambda: heartbeat.deregister(worker.using, worker.identity.id))
         connections.close_all()
         return cut if self._recorder.is_empty else max(cut, 1)

@@ -52,7 +52,10 @@ class Child:
     def start(self, parent_pipe: int) -> None:
         self.vitals = Vitals.create(self._path)
         environment = {**os.environ, ENVIRONMENT: str(self._path), PARENT_PIPE: str(parent_pipe)}
-        self.process = subprocess.Popen(self._command, env=environment, pass_fds=[parent_pipe])  # noqa: S603 - our own command
+        # A process group of its own: Ctrl-C in a terminal reaches the supervisor alone, which passes it on once.
+        self.process = subprocess.Popen(  # noqa: S603 - our own command
+            self._command, env=environment, pass_fds=[parent_pipe], process_group=0
+        )
         self.started_at, self.killed_because = time.monotonic(), None
 
     def kill(self, why: str) -> None:
@@ -145,7 +148,9 @@ class Supervisor:
         if child.vitals.worker_id:
             self._rescue(child, cause)
         if self._stops_asked or (self._burst and code == 0):
-            self._worst_code = max(self._worst_code, 1 if code else 0)
+            # One that was stopped before it had begun has cut nothing.
+            was_early = code == -signal.SIGTERM and not child.vitals.worker_id
+            self._worst_code = max(self._worst_code, 1 if code and not was_early else 0)
             self._children.remove(child)
             return
         child.quick_deaths = child.quick_deaths + 1 if lived < HEALTHY_SECONDS else 0

@@ -131,6 +131,9 @@ class Worker:
         """Work until asked to stop, or in a burst until nothing is left to do; return the exit code."""
         connections.watch_queries()
         self._until_reached(self._register)
+        if self.stops_asked:
+            logger.warning("worker %s was stopped before it reached the database", self.identity)
+            return 1
         logger.info("worker %s serves %s with %s threads", self.identity, self.queues, self.threads)
         self.pool.start()
         for part in (self._heartbeat, self._housekeeping, self._listener, self._deadlines):
@@ -146,6 +149,7 @@ class Worker:
                 failures += 1
                 self.lost_connection(error, failures)
         cut = Shutdown(self).finish(is_patient=self._is_patient)
+        logger.info("worker %s has stopped", self.identity)
         return self._exit_code or min(cut, 1)
 
     def _turn(self) -> bool:

@@ -5,10 +5,9 @@ import signal
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import connections
+from django.core.management.base import BaseCommand, CommandParser
 
-from django_reliable_jobs.engine.transaction import default_database
+from django_reliable_jobs.management.console import database_of, show_log
 from django_reliable_jobs.processes.scheduler import PART_DIED, Scheduler
 
 
@@ -25,9 +24,8 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        using: str = options["database"] or default_database()
-        if using not in connections:
-            raise CommandError(f"there is no database {using!r} in DATABASES; the aliases are {', '.join(connections)}")
+        show_log(options["verbosity"])
+        using = database_of(options["database"])
         scheduler = Scheduler(using=using, on_stuck=lambda: os._exit(PART_DIED))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: scheduler.request_stop())

@@ -7,12 +7,11 @@ import sys
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import connections
 from django.utils import autoreload
 
 from django_reliable_jobs.engine import tick
-from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.management import reloading
+from django_reliable_jobs.management.console import database_of, show_log
 from django_reliable_jobs.processes.memory import parse_bytes
 from django_reliable_jobs.processes.queues import QueueOrder
 from django_reliable_jobs.processes.scheduler import Scheduler
@@ -91,6 +90,7 @@ class Command(BaseCommand):
             raise CommandError("--reload runs one process: leave out --processes")
         if options["reload"] and reloading.is_parent():
             sys.exit(reloading.run_children())
+        show_log(options["verbosity"])
         _run(options)
 
 
@@ -140,7 +140,7 @@ def _stop_scheduler(scheduler: Scheduler | None) -> None:
 def _worker(options: dict[str, Any]) -> Worker:
     threads = options["threads"]
     return Worker(
-        using=_database(options),
+        using=database_of(options["database"]),
         queues=_queues(options),
         threads=threads,
         burst=options["burst"],
@@ -156,7 +156,7 @@ def _supervisor(options: dict[str, Any]) -> Supervisor:
     return Supervisor(
         command=_without_processes(autoreload.get_child_arguments()),
         processes=options["processes"],
-        using=_database(options),
+        using=database_of(options["database"]),
         shutdown_timeout=options["shutdown_timeout"],
         max_memory=options["max_memory"],
         burst=options["burst"],
@@ -176,13 +176,6 @@ def _queues(options: dict[str, Any]) -> QueueOrder:
     if weights and None in weights.values() and any(weights.values()):
         raise CommandError("give every --queue a weight, or none: --queue critical=6 --queue default=3")
     return QueueOrder(weights=weights, excluded=excluded)
-
-
-def _database(options: dict[str, Any]) -> str:
-    using: str = options["database"] or default_database()
-    if using not in connections:
-        raise CommandError(f"there is no database {using!r} in DATABASES; the aliases are {', '.join(connections)}")
-    return using
 
 
 def _queue(text: str) -> tuple[str, int | None]:
