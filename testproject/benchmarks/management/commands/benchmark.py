@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,8 @@ class Command(BaseCommand):
         unknown = set(options["measures"]) - set(MEASURES)
         if unknown:
             raise CommandError(f"there is no measure {', '.join(sorted(unknown))}; choose from {', '.join(MEASURES)}")
+        # An exception, so that the private server is stopped.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         home = settings.BASE_DIR / ".benchmarks"
         peers = self.find_peers(options, Environments(home / "peers"))
         try:
