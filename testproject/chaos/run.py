@@ -28,6 +28,8 @@ DRAIN_SECONDS = 240.0  # a job that lost four workers in a row waits for two min
 TURN_SECONDS = 0.05
 
 LIVE = "SELECT count(*) FROM django_reliable_jobs_job WHERE status IN ('SCHEDULED', 'READY', 'RUNNING', 'WAITING')"
+SLOTS = "SELECT count(*) FROM django_reliable_jobs_slot WHERE job_id IS NOT NULL"
+LEAST_MINUTES_OF_SLOTS = 0.5  # in less, the violence may leave no scheduler the time to lead
 REQUESTS = "SELECT count(*) FROM django_reliable_jobs_cancelrequest"
 
 
@@ -161,6 +163,8 @@ class Run:
             self.result.findings += audit.audit(cursor, KINDS)
             self.result.jobs = audit.count_jobs(cursor)
             self.result.attempts = audit.count_attempts(cursor)
+            if not _count(connection, SLOTS) and self._options.minutes >= LEAST_MINUTES_OF_SLOTS:
+                self._find("schedules", "no scheduler made a job")
         for stray in self._fleet.strays:
             self._find("the fleet", "a process was left over", detail=stray)
         for ended in self._fleet.exits:

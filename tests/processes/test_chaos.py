@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_reliable_jobs.models import Attempt, Job
+from django_reliable_jobs.models import Attempt, Job, Schedule, Slot, SlotRange
+from django_reliable_jobs.recurrence import Every
 from testproject.chaos.audit import audit
 from testproject.chaos.models import Cancellation, Effect, Receipt, Topic
 from testproject.chaos.work import KINDS
+from tests.schedules import a_schedule
 from tests.workers import CHECKOUT
 
 OPTIONS = ("--minutes=0.2", "--workers=3", "--pause=0.8", "--seed=7")
@@ -139,6 +141,12 @@ def come_back_after_a_cancel() -> Job:
     return job
 
 
+def serve_a_slot_twice() -> Job:
+    jobs = [job_of("schedules", schedule_id=1, slot=NOON) for _ in range(2)]
+    Slot.objects.create(schedule_id=1, slot=NOON, outcome="job", job_id=jobs[0].pk)
+    return jobs[1]
+
+
 FAULTS: list[tuple[str, Callable[[], Job]]] = [
     ("a job exists whose enqueue was not committed", lambda: job_of("plain", receipt=False)),
     ("a job has not ended", lambda: job_of("plain", "READY", attempt=0, claims=0)),
@@ -157,6 +165,8 @@ FAULTS: list[tuple[str, Callable[[], Job]]] = [
     ("an attempt that was replaced committed a fenced transaction", write_behind_a_fence_that_was_passed),
     ("the last change of a caller was seen by no job", miss_a_change),
     ("a job that was cancelled at once is not cancelled", come_back_after_a_cancel),
+    ("a slot has two jobs", serve_a_slot_twice),
+    ("a job serves a slot that does not know it", lambda: job_of("schedules", schedule_id=1, slot=NOON)),
 ]
 
 
@@ -171,6 +181,26 @@ def test_the_audit_names_the_job_that_breaks_a_promise(sentence: str, commit: Ca
 def test_the_audit_names_a_committed_enqueue_without_a_job() -> None:
     Receipt.objects.create(kind="plain", job_id=1, created=True)
     assert findings() == {"a committed enqueue has no job": (1,)}
+
+
+@pytest.mark.django_db
+def test_the_audit_names_what_is_wrong_with_slots() -> None:
+    schedule = a_schedule(Every(seconds=1), name="chaos: x", overlap="allow", since=NOON)
+    Schedule.objects.filter(pk=schedule.pk).update(
+        decided_until=NOON + timedelta(seconds=4), next_run_at=NOON + timedelta(seconds=5)
+    )
+    moments = [NOON + timedelta(seconds=second) for second in range(5)]
+    Slot.objects.create(schedule_id=schedule.pk, slot=moments[0], outcome="job", job_id=7)
+    Slot.objects.create(schedule_id=schedule.pk, slot=moments[1], outcome="skipped", reason="overlap")
+    told = {"first": moments[3], "last": moments[4], "count": 2, "outcome": "missed", "reason": "misfire"}
+    SlotRange.objects.create(schedule_id=schedule.pk, **told)
+    assert findings() == {
+        "a slot names a job that does not exist": (7,),
+        "a decided slot has neither a job nor a reason": (schedule.pk,),
+        "a slot of a schedule that catches up with all has no job": (schedule.pk,),
+    }
+    Slot.objects.create(schedule_id=schedule.pk, slot=moments[2], outcome="skipped", reason="overlap")
+    assert "a decided slot has neither a job nor a reason" not in findings()
 
 
 @pytest.mark.django_db

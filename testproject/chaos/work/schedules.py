@@ -74,7 +74,5 @@ KIND = Kind(
         "a slot of a schedule that catches up with all has no job": _OF_DUE.replace(
             "AND true", "AND schedule.overlap = 'allow' AND slot.outcome IS DISTINCT FROM 'job'"
         ),
-        "no scheduler made a job": """
-            SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM django_reliable_jobs_slot WHERE job_id IS NOT NULL)""",
     },
 )
