@@ -25,7 +25,7 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[ch
     return [
         checks.Error(
             mistake,
-            hint="The keys and their defaults are in django_reliable_jobs.conf.Settings, and docs/reference/settings.md.",
+            hint="The keys and their defaults: docs/reference/settings.md, django_reliable_jobs.conf.Settings.",
             id="reliable_jobs.E001",
         )
         for mistake in conf.find_mistakes(getattr(django_settings, "RELIABLE_JOBS", {}))
