@@ -24,11 +24,14 @@ class PrivateServer:
         connections.settings[ALIAS] = {**entry, "OPTIONS": {}}
         call_command("migrate", database=ALIAS, run_syncdb=True, verbosity=0)
 
-    def restart(self) -> None:
-        """Restart as after a crash: every session is lost at once."""
-        programs = PostgresPrograms(self._server.data)
-        programs.run("pg_ctl", "restart", "-w", "-m", "immediate", "-D", str(self._server.data))
+    def crash(self) -> None:
+        """End the server as a power cut would: every session is lost at once."""
         connections[ALIAS].close()
+        PostgresPrograms(self._server.data).run("pg_ctl", "stop", "-w", "-m", "immediate", "-D", str(self._server.data))
+
+    def start(self) -> None:
+        """Start it again; returns when it has recovered."""
+        self._server.use()
 
     def set_read_only(self, is_read_only: bool) -> None:
         """Refuse or accept writes in every session from now on, as a standby does."""
@@ -37,7 +40,8 @@ class PrivateServer:
             cursor.execute(f"ALTER SYSTEM SET default_transaction_read_only = {'on' if is_read_only else 'off'}")
             cursor.execute("SELECT pg_reload_conf()")
 
-    def stop(self) -> None:
+    def close(self) -> None:
+        """Stop it for good."""
         connections[ALIAS].close()
         del connections[ALIAS]
         del connections.settings[ALIAS]

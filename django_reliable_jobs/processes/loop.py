@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from django.db import Error as DatabaseError
 
+from django_reliable_jobs.conf import settings
 from django_reliable_jobs.processes import connections
 
 logger = logging.getLogger("django_reliable_jobs")
@@ -97,5 +98,8 @@ class Loop:
 
 
 def pause_after(failures: int) -> float:
-    """Return the seconds to wait before the next try after so many failures in a row."""
-    return min(0.1 * 2.0 ** min(failures - 1, 10), LONGEST_PAUSE)
+    """Return the seconds to wait before the next try after so many failures in a row.
+
+    Not long beside the lease: when the server is back, the living must have renewed before somebody may rescue.
+    """
+    return min(0.1 * 2.0 ** min(failures - 1, 10), LONGEST_PAUSE, settings.LEASE_SECONDS / 6)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from django.db import connection
 from django.db.models.functions import Now
@@ -188,6 +189,22 @@ def test_a_worker_keeps_its_connections_and_no_more(start_worker: StartWorker) -
     run(500)
     assert sessions() == before
     assert len(before) <= 8 + 4, "one for each thread that runs jobs, and four of its own"
+
+
+@pytest.mark.heavy
+def test_two_hundred_thousand_jobs_leave_memory_and_connections_as_they_were(start_worker: StartWorker) -> None:
+    worker = start_worker()
+    process = psutil.Process(worker.pid)
+    sizes, counts = [], []
+    for number in range(1, 11):
+        for _ in range(4):
+            tasks.nothing.enqueue_many([{}] * 5000)
+        done = Job.objects.filter(status="SUCCEEDED")
+        wait_for(lambda: done.count() == 20_000 * number, what=f"{20_000 * number} jobs", timeout=300)  # noqa: B023
+        sizes.append(process.memory_info().rss)
+        counts.append(len(sessions()))
+    assert sizes[-1] <= 1.1 * sizes[0], sizes
+    assert len(set(counts)) == 1, counts
 
 
 def test_the_log_of_queries_does_not_grow(start_worker: StartWorker) -> None:
