@@ -1,0 +1,75 @@
+"""A scheduler of which a part died or hangs does not look alive."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+
+from django_reliable_jobs.engine import tick
+from django_reliable_jobs.models import Leader, Schedule
+from django_reliable_jobs.processes import upkeep
+from django_reliable_jobs.processes.scheduler import Scheduler
+from django_reliable_jobs.processes.upkeep import Watchdog
+
+
+def watching(scheduler: Any, stuck: list[str]) -> Watchdog:
+    return Watchdog(scheduler, on_stuck=lambda: stuck.append("stuck"), on_death=lambda name, error: None)
+
+
+def test_a_scheduler_that_does_not_turn_is_noticed_after_three_minutes() -> None:
+    scheduler, stuck = SimpleNamespace(turns=7, identity="host:1"), []  # type: ignore[var-annotated]
+    watchdog = watching(scheduler, stuck)
+    for _ in range(upkeep.STUCK_TURNS):
+        watchdog._watch()
+    assert stuck == []
+    watchdog._watch()
+    assert stuck == ["stuck"]
+    assert upkeep.STUCK_TURNS * upkeep.WATCH_SECONDS == 180
+
+
+def test_one_that_turns_now_and_then_is_left_alone() -> None:
+    scheduler, stuck = SimpleNamespace(turns=0, identity="host:1"), []  # type: ignore[var-annotated]
+    watchdog = watching(scheduler, stuck)
+    for number in range(5 * upkeep.STUCK_TURNS):
+        scheduler.turns = number // (upkeep.STUCK_TURNS - 1)
+        watchdog._watch()
+    assert stuck == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_fault_in_the_loop_ends_the_process_with_an_exit_code(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(using: str) -> None:
+        raise ZeroDivisionError("a fault in the engine")
+
+    monkeypatch.setattr(tick, "tick", fail)
+    Schedule.objects.all().delete()
+    assert Scheduler(using="default").run() == os.EX_SOFTWARE
+    assert "the loop of scheduler" in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_database_that_does_not_answer_is_tried_again_and_the_term_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Schedule.objects.all().delete()
+    scheduler = Scheduler(using="default")
+    calls = 0
+
+    def fail_once(using: str) -> tick.Tick:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise OperationalError("the server closed the connection")
+        scheduler.request_stop()
+        return tick.Tick()
+
+    monkeypatch.setattr(tick, "tick", fail_once)
+    assert scheduler.run() == 0
+    assert calls == 2
+    assert Leader.objects.get().term == 2, "it led anew after the fault"
