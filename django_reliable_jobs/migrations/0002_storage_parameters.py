@@ -17,6 +17,9 @@ ALTER TABLE django_reliable_jobs_job SET (
 ALTER TABLE django_reliable_jobs_worker SET (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200, fillfactor = 50
 );
+ALTER TABLE django_reliable_jobs_pace SET (
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, fillfactor = 50
+);
 """
 
 RESET = """
@@ -25,6 +28,9 @@ ALTER TABLE django_reliable_jobs_job RESET (
     autovacuum_analyze_scale_factor, autovacuum_analyze_threshold, autovacuum_vacuum_cost_delay
 );
 ALTER TABLE django_reliable_jobs_worker RESET (
+    autovacuum_vacuum_scale_factor, autovacuum_vacuum_threshold, fillfactor
+);
+ALTER TABLE django_reliable_jobs_pace RESET (
     autovacuum_vacuum_scale_factor, autovacuum_vacuum_threshold, fillfactor
 );
 """
