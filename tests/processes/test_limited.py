@@ -137,6 +137,23 @@ def test_a_worker_that_waits_for_a_rate_or_a_place_looks_seldom(start_worker: St
     assert psutil.Process(worker.pid).cpu_times().user - used < (time.monotonic() - since) / 4
 
 
+def scans_of_limited_jobs() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = 'reliable_job_limited'")
+        return int(cursor.fetchone()[0])
+
+
+def test_many_workers_that_wait_for_one_rate_do_not_all_come_at_each_moment(start_worker: StartWorker) -> None:
+    for _ in range(4):
+        start_worker()
+    wait_for(lambda: Worker.objects.filter(is_idle=True).count() == 4, what="four idle workers")
+    limited_tasks.ten_a_second.enqueue_many([{}] * 60)
+    wait_for(lambda: succeeded() >= 15, what="the burst and some")
+    before = scans_of_limited_jobs()
+    wait_for(lambda: succeeded() == 60, what="the others, ten a second")
+    assert scans_of_limited_jobs() - before < 45 * 25  # four that hammer make thousands
+
+
 def test_what_is_over_the_limit_uses_no_attempt_and_is_not_claimed(start_worker: StartWorker) -> None:
     start_worker("--threads", "4")
     start_worker("--threads", "4")
