@@ -147,6 +147,27 @@ def serve_a_slot_twice() -> Job:
     return jobs[1]
 
 
+def call(customer: int, seconds: float) -> Job:
+    """A call for this customer that ran for half a second, so long after noon."""
+    started = NOON + timedelta(seconds=seconds)
+    finished = started + timedelta(seconds=0.5)
+    key = f"call:customer={customer}"
+    return job_of("limited", concurrency_key=key, started_at=started, finished_at=finished)
+
+
+def run_beside_another_of_the_key() -> Job:
+    call(1, 0)
+    call(2, 0.2)
+    call(1, 0.5)
+    return call(1, 0.7)
+
+
+def start_too_many_in_a_second() -> Job:
+    call(50, -0.5)
+    first, *_ = [call(number, number * 0.02) for number in range(43)]
+    return first
+
+
 FAULTS: list[tuple[str, Callable[[], Job]]] = [
     ("a job exists whose enqueue was not committed", lambda: job_of("plain", receipt=False)),
     ("a job has not ended", lambda: job_of("plain", "READY", attempt=0, claims=0)),
@@ -166,6 +187,8 @@ FAULTS: list[tuple[str, Callable[[], Job]]] = [
     ("the last change of a caller was seen by no job", miss_a_change),
     ("a job that was cancelled at once is not cancelled", come_back_after_a_cancel),
     ("a slot has two jobs", serve_a_slot_twice),
+    ("more jobs of a key ran at an instant than its limit allows", run_beside_another_of_the_key),
+    ("more jobs of a rate started within a second than it allows", start_too_many_in_a_second),
     ("a job serves a slot that does not know it", lambda: job_of("schedules", schedule_id=1, slot=NOON)),
 ]
 
