@@ -19,10 +19,13 @@ from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine.transaction import LIMIT_IDLE
 from django_reliable_jobs.exceptions import LeaseLost
 
+# Found by id, and its status looked at afterwards, as in lifecycle.SUCCEED.
 MINE = """
-mine AS MATERIALIZED (
-    SELECT id, run FROM django_reliable_jobs_job
-     WHERE id = %(job_id)s AND token = %(token)s AND status = 'RUNNING' FOR NO KEY UPDATE
+held AS MATERIALIZED (
+    SELECT id, run, status FROM django_reliable_jobs_job
+     WHERE id = %(job_id)s AND token = %(token)s FOR NO KEY UPDATE
+), mine AS (
+    SELECT id, run FROM held WHERE status = 'RUNNING'
 )"""
 
 FENCE = f"WITH {MINE} SELECT {LIMIT_IDLE} FROM mine"

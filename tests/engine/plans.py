@@ -23,6 +23,11 @@ class Plans:
         for root in self.roots:
             yield from _steps(root)
 
+    def indexes(self) -> set[str]:
+        """Return the indexes that jobs were found by."""
+        found = {step.get("Index Name") for step in self.steps() if "Scan" in step["Node Type"]}
+        return {name for name in found if name is not None}
+
     def faults(self, most: int) -> list[str]:
         """Return what is wrong with them, if a step over jobs may meet at most so many rows."""
         return [fault for step in self.steps() if (fault := _fault(step, most))]

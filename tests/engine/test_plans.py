@@ -191,6 +191,26 @@ def test_it_meets_a_batch_of_jobs_and_not_the_table(name: str, crowd: int, monke
     assert plans.faults(most=crowd // 50 if "dead" in name else 2 * BATCH) == []
 
 
+BY_ID = [
+    "exchange",
+    "end",
+    "sort out",
+    "succeed in the task's transaction",
+    "cancel what is ready",
+    "cancel what runs",
+    "revive",
+]
+
+
+@pytest.mark.parametrize("name", BY_ID)
+def test_what_is_known_by_id_is_found_by_id(name: str, crowd: int) -> None:
+    # Few rows of a status make its index look like the shorter way, but its dead entries may be many.
+    action = STATEMENTS[name]()
+    with watched() as plans:
+        action()
+    assert {"reliable_job_running", "reliable_job_due", "reliable_job_dead"}.isdisjoint(plans.indexes())
+
+
 def test_the_crowd_gives_each_statement_something_to_do(crowd: int) -> None:
     worker_jobs = [len(running(worker)) for worker in (ALIVE, LOST)]
     assert min(len(ids_of(status)) for status in ("READY", "SCHEDULED", "DEAD")) == BATCH
