@@ -48,8 +48,8 @@ class Ending(NamedTuple):
     ended_ago: float = 0.0
 
 
-# The usual end. Row locks in the order of ids; SKIP LOCKED, so that one row that somebody holds stops no other. The rows
-# are found by id alone, and the status is looked at afterwards: as a condition, it lets PostgreSQL take the index of
+# The usual end. Row locks in the order of ids; SKIP LOCKED, so that one row that somebody holds stops no other. Rows are
+# found by id alone, and their status is looked at afterwards: as a condition, it lets PostgreSQL take the index of
 # running jobs instead, whose dead entries are many times as many as the living while an old snapshot keeps them.
 SUCCEED = f"""
 mine AS MATERIALIZED (
