@@ -75,7 +75,7 @@ class TestLimit:
 
     def test_a_limit_that_nobody_declares_is_refused_with_the_nearest(self) -> None:
         assert failing("limit", "crn", "3")[1] == "No task declares a limit crn: did you mean crm?"
-        assert "the limits are api, crm, " in failing("limit", "zzzzzz", "--reset")[1]
+        assert "the limits are api, " in failing("limit", "zzzzzz", "--reset")[1]
 
     def test_a_value_of_the_other_kind_is_refused(self) -> None:
         assert failing("limit", "crm", "10/s")[1] == "crm is a concurrency limit (2): give it a whole number."
