@@ -62,7 +62,8 @@ class PostgresServer:
         given = shlex.join(f"--{name}={value}" for name, value in options.items())
         self._programs.run(*self._control("start"), "-t", str(START_SECONDS), "-l", str(self.log), "-o", given)
         if self.has_statements:
-            self.execute("template1", "CREATE EXTENSION pg_stat_statements")
+            for database in ("template1", "postgres"):
+                self.execute(database, "CREATE EXTENSION pg_stat_statements")
 
     def stop(self) -> None:
         """Shut down, if it runs."""
