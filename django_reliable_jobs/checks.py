@@ -74,11 +74,31 @@ def check_database(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[ch
 
 def check_on_dead(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
     return [
-        checks.Error(
+        _mistake_in_on_dead(task)
+        for task in registry.all_tasks()
+        if isinstance(task.on_dead, str) and not _accepts_job_id(registry.find(task.on_dead))
+    ]
+
+
+def _mistake_in_on_dead(task: registry.Task[..., Any]) -> checks.CheckMessage:
+    if registry.find(str(task.on_dead)) is None:
+        return checks.Error(
             f"The task {task.name!r} names on_dead={task.on_dead!r}, but no task is declared under that name.",
             hint="Declare it, or correct the name.",
             id="reliable_jobs.E004",
         )
-        for task in registry.all_tasks()
-        if isinstance(task.on_dead, str) and registry.find(task.on_dead) is None
-    ]
+    return checks.Error(
+        f"The task {task.name!r} names on_dead={task.on_dead!r}, which does not accept the one argument job_id.",
+        hint="Give it the parameter job_id.",
+        id="reliable_jobs.E005",
+    )
+
+
+def _accepts_job_id(task: registry.Task[..., Any] | None) -> bool:
+    if task is None:
+        return False
+    try:
+        task.signature.bind(job_id=1)
+    except TypeError:
+        return False
+    return True

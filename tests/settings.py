@@ -14,6 +14,10 @@ RELIABLE_JOBS = {
     **json.loads(os.environ.get("TESTS_RELIABLE_JOBS", "{}")),
 }
 
+# Set by a test for the children of a supervisor, which know themselves by a variable that it gives them.
+if os.environ.get("TESTS_BREAK_CHILDREN", "nothing") in os.environ:
+    raise ImportError("this process is not to start")
+
 # Lets several people run the suite against one server.
 DATABASES["default"]["TEST"] = {"NAME": f"test_reliable_jobs{os.environ.get('TESTS_SUFFIX', '')}"}  # noqa: F405
 

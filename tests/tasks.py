@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 from django_reliable_jobs import Cancel, Fail, JobContext, Retry, Snooze, current_job, exponential, task
@@ -146,3 +147,27 @@ def grows(megabytes: int, seconds: float = 0.5) -> None:
 @task(retry_on=(ConnectionError,))
 def retries_only_lost_connections() -> None:
     raise ValueError("no")
+
+
+class Bad(Exception):
+    pass
+
+
+Bad.__module__ = "a\0b"
+
+
+@task(max_attempts=1)
+def raises_a_class_with_a_bad_name() -> None:
+    raise Bad
+
+
+@task(max_attempts=1)
+def snoozes_for_ever() -> None:
+    raise Snooze(datetime.max.replace(tzinfo=UTC))
+
+
+@task(expires=5, max_attempts=2, backoff=exponential(first=5.5, jitter=0))
+def expires_between_attempts() -> int:
+    if current_job().attempt == 1:
+        raise ValueError("once")
+    return current_job().attempt

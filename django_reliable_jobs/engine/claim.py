@@ -118,30 +118,33 @@ def claim_from(arms: str, is_open: str) -> str:
     """Return the claim as common table expressions; `arms` is the SQL of a table named arm."""
     return f"""
 picked AS MATERIALIZED (
-    SELECT id, position, share,
-           row_number() OVER (PARTITION BY queue_name ORDER BY position) AS place,
+    SELECT id, position,
            first_value(suspect) OVER (ORDER BY position) AND position > 1
            OR count(*) FILTER (WHERE solo AND position > %(free)s OR suspect AND position > 1)
               OVER (ORDER BY position) > 0 AS is_held_back
-      FROM (SELECT ready.*, arm.queue_name, arm.share, row_number() OVER () AS position
-              FROM {arms}
-             CROSS JOIN LATERAL (
-                   SELECT job.id, job.max_attempts = 1 AS solo, job.losses > 0 AS suspect
-                     FROM django_reliable_jobs_job job
-                    WHERE {IS_READY} AND job.queue_name = arm.queue_name AND job.priority = arm.priority
-                      AND (job.run_after, job.id) > (arm.due, arm.id)
-                      AND {is_open}
-                      AND (job.losses = 0 OR %(alone)s)
-                      AND NOT EXISTS (SELECT 1 FROM django_reliable_jobs_cancelrequest asked
-                                       WHERE asked.job_id = job.id)
-                    ORDER BY job.run_after, job.id
-                    LIMIT least(arm.share, %(limit)s)
-                      FOR NO KEY UPDATE OF job SKIP LOCKED
-                   ) ready
-             LIMIT %(limit)s) scanned
+      FROM (SELECT shared.*, row_number() OVER (ORDER BY scanned_at) AS position
+              FROM (SELECT scanned.*, row_number() OVER (PARTITION BY queue_name ORDER BY scanned_at) AS place
+                      FROM (SELECT ready.*, arm.queue_name, arm.share, row_number() OVER () AS scanned_at
+                              FROM {arms}
+                             CROSS JOIN LATERAL (
+                                   SELECT job.id, job.max_attempts = 1 AS solo, job.losses > 0 AS suspect
+                                     FROM django_reliable_jobs_job job
+                                    WHERE {IS_READY}
+                                      AND job.queue_name = arm.queue_name AND job.priority = arm.priority
+                                      AND (job.run_after, job.id) > (arm.due, arm.id)
+                                      AND {is_open}
+                                      AND (job.losses = 0 OR %(alone)s)
+                                      AND NOT EXISTS (SELECT 1 FROM django_reliable_jobs_cancelrequest asked
+                                                       WHERE asked.job_id = job.id)
+                                    ORDER BY job.run_after, job.id
+                                    LIMIT least(arm.share, %(limit)s)
+                                      FOR NO KEY UPDATE OF job SKIP LOCKED
+                                   ) ready
+                             LIMIT %(scan)s) scanned) shared
+             WHERE place <= share) numbered
 ), taken AS (
     {TAKE} FROM picked
-     WHERE job.id = picked.id AND picked.place <= picked.share AND NOT picked.is_held_back
+     WHERE job.id = picked.id AND picked.position <= %(limit)s AND NOT picked.is_held_back
     RETURNING picked.position, {TAKEN}
 )"""
 
@@ -214,6 +217,8 @@ def claim_parameters(worker_id: int, arms: Sequence[Arm], *, limit: int, free: i
         "dues": [arm.due for arm in arms],
         "after_ids": [arm.id for arm in arms],
         "limit": limit,
+        # A queue's further priorities are scanned beyond its share, so that no other queue is left out for them.
+        "scan": min(sum(arm.share for arm in arms), 2 * limit),
         "free": free,
         "alone": alone,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from django.db import DataError
 from django.db import Error as DatabaseError
 
 from django_reliable_jobs.engine.lifecycle import Ending
@@ -18,12 +19,14 @@ class Refused(NamedTuple):
     """An ending that the database will not write, and what it said."""
 
     ending: Ending
-    error: DatabaseError
+    error: Exception
 
 
 def is_of_a_row(error: BaseException) -> bool:
     """Return whether the database refused what a row was to become, as a trigger or a constraint of the project may."""
-    return str(getattr(error.__cause__, "sqlstate", None) or "").startswith(_OF_A_ROW)
+    state = str(getattr(error.__cause__, "sqlstate", None) or "")
+    # Without a state the driver itself refused a value, before it was sent.
+    return state.startswith(_OF_A_ROW) or (not state and isinstance(error, DataError | ValueError | TypeError))
 
 
 def write_each(
@@ -37,7 +40,7 @@ def write_each(
         return set(), []
     try:
         return write(endings), []
-    except DatabaseError as error:
+    except (DatabaseError, ValueError, TypeError) as error:
         if not is_of_a_row(error):
             raise
         if len(endings) == 1:

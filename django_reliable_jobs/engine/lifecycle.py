@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,6 +16,8 @@ from django_reliable_jobs.engine.transaction import short_transaction
 from django_reliable_jobs.engine.wakeup import notify_idle
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.registry import find
+
+logger = logging.getLogger("django_reliable_jobs")
 
 _NOW = "coalesce(%(moment)s::timestamptz, clock_timestamp())"
 ASKED_REASON = "coalesce(nullif(asked.reason, ''), 'cancelled on request')"
@@ -48,8 +51,8 @@ class Ending(NamedTuple):
     ended_ago: float = 0.0
 
 
-# The usual end. Row locks in the order of ids; SKIP LOCKED, so that one row that somebody holds stops no other. Rows are
-# found by id alone, and their status is looked at afterwards: as a condition, it lets PostgreSQL take the index of
+# The usual end. Row locks in the order of ids; SKIP LOCKED, so that one row that somebody holds stops no other. Rows
+# are found by id alone, and their status is looked at afterwards: as a condition, it lets PostgreSQL take the index of
 # running jobs instead, whose dead entries are many times as many as the living while an old snapshot keeps them.
 SUCCEED = f"""
 mine AS MATERIALIZED (
@@ -91,11 +94,14 @@ WITH ended AS (
                               THEN {_NOW} END,
            run_after = coalesce({_NOW} + make_interval(secs => given.delay), job.run_after),
            attempt = job.attempt - given.gives_back,
+           expires_at = CASE WHEN given.has_begun THEN NULL ELSE job.expires_at END,
+           start_before = CASE WHEN given.has_begun THEN NULL ELSE job.start_before END,
            losses = given.losses,
            result = given.result::jsonb
       FROM unnest(%(ids)s::bigint[], %(statuses)s::text[], %(delays)s::float8[], %(gives_back)s::int[],
-                  %(losses)s::int[], %(reasons)s::text[], %(results)s::text[])
-           AS given(id, status, delay, gives_back, losses, reason, result)
+                  %(losses)s::int[], %(reasons)s::text[], %(results)s::text[],
+                  %(has_begun)s::bool[])
+           AS given(id, status, delay, gives_back, losses, reason, result, has_begun)
       LEFT JOIN django_reliable_jobs_cancelrequest asked ON asked.job_id = given.id
      WHERE job.id = given.id
     RETURNING job.id, job.status, job.attempt + given.gives_back AS number, job.claims, job.run, job.queue_name
@@ -198,6 +204,7 @@ def _end_parameters(endings: Sequence[Ending], worker: str) -> dict[str, Any]:
         "delays": [None if each.delay is None else float(each.delay) for each in outcomes],
         "gives_back": [0 if each.uses_attempt else 1 for each in outcomes],
         "losses": [each.losses for each in outcomes],
+        "has_begun": [each.attempt is not None for each in outcomes],  # it was started in time, whatever comes later
         "reasons": [each.reason for each in outcomes],
         "results": [each.result for each in outcomes],
         "attempts": [each.attempt for each in outcomes],
@@ -212,7 +219,11 @@ def _ended(using: str, jobs: dict[int, tuple[str, str, Any]]) -> None:
     for job_id, (status, _, meta) in jobs.items():
         on_dead = (load(meta) if meta else {}).get("on_dead")
         if status == Job.Status.DEAD and on_dead:
-            enqueue.insert_plain(using, find(on_dead) or on_dead, {"job_id": job_id})
+            try:
+                with transaction.atomic(using=using):
+                    enqueue.insert_plain(using, find(on_dead) or on_dead, {"job_id": job_id})
+            except Exception:  # what the project declared can't be enqueued: the job ends all the same
+                logger.exception("job %s is dead, but its on_dead task %s can't be enqueued", job_id, on_dead)
 
 
 def sort_out(using: str, endings: Iterable[Ending]) -> tuple[list[Ending], list[Ending], list[Ending]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, NamedTuple
 
-from django.db import connections
+from django.db import IntegrityError, connections
 from django.db.backends.utils import CursorWrapper
 
 from django_reliable_jobs import clock
@@ -269,7 +269,11 @@ def prune(using: str, *, batches: int | None = None) -> int:
         age = settings.retention_of(status)
         count, left = BATCH, batches
         while age is not None and count == BATCH and left != 0:
-            count = _execute(using, PRUNE, status=status.value, age=age, batch=BATCH)
+            try:
+                count = _execute(using, PRUNE, status=status.value, age=age, batch=BATCH)
+            except IntegrityError as error:
+                logger.error("ended jobs (%s) can't be deleted, the project's rows refer to one: %s", status, error)
+                break
             deleted += count
             left = None if left is None else left - 1
     return deleted

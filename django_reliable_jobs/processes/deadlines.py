@@ -9,11 +9,13 @@ that ignores it all, the process is recycled, after the other jobs had their tim
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from django_reliable_jobs import registry
+from django_reliable_jobs.conf import settings
 from django_reliable_jobs.processes.loop import Loop
 from django_reliable_jobs.processes.pool import HeldJob
 
@@ -27,6 +29,9 @@ CANCEL_QUERY_AFTER = 1.0  # seconds after the flag was raised and insists
 INTERRUPT_AFTER = 3.0
 INTERRUPT_EVERY = 2.0
 RECYCLE_AFTER = 12.0
+HANG_SECONDS = 30.0  # beyond two leases
+HANG_CHECKED_SECONDS = 5.0
+PART_DIED = 70  # EX_SOFTWARE
 
 
 class Deadlines(Loop):
@@ -36,10 +41,12 @@ class Deadlines(Loop):
         super().__init__("deadlines", self._check, on_death=on_death)
         self._worker = worker
         self._last_step: dict[int, float] = {}
+        self._silent_checks = 0
 
     def _check(self) -> float:
         now = time.monotonic()
         self._worker.check_limits()
+        self._watch_worker(now)
         if self._worker.is_lease_in_doubt:
             self._worker.recorder.flag(None, "lost")
         running = self._worker.recorder.in_threads()
@@ -53,6 +60,17 @@ class Deadlines(Loop):
         tokens = {held.job.token for held in running}
         self._last_step = {token: at for token, at in self._last_step.items() if token in tokens}
         return CHECK_SECONDS
+
+    def _watch_worker(self, now: float) -> None:
+        """End the process if the worker's own thread hangs, as behind a network that swallows everything.
+
+        Counted in checks, so that a process that was stopped for long is not taken for one that hangs.
+        """
+        silent = now - (self._worker.vitals.turned_at or now)
+        self._silent_checks = self._silent_checks + 1 if silent > 2 * settings.LEASE_SECONDS + HANG_SECONDS else 0
+        if self._silent_checks * CHECK_SECONDS >= HANG_CHECKED_SECONDS:
+            logger.critical("the worker's thread has not turned for %.0f s; the process ends", silent)
+            os._exit(PART_DIED)
 
     def _press(self, held: HeldJob, now: float) -> None:
         pressed, token = now - held.flag.raised_at, held.job.token

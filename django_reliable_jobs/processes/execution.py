@@ -256,7 +256,7 @@ def _as_exception(error: BaseException) -> BaseException:
 
 def _span(after: float | timedelta | datetime) -> float:
     if isinstance(after, datetime):
-        return max((after - (clock.moment() or timezone.now())).total_seconds(), 0.0)
+        return as_seconds(max((after - (clock.moment() or timezone.now())).total_seconds(), 0.0)) or 0.0
     return as_seconds(after) or 0.0
 
 
@@ -275,7 +275,7 @@ def _recorded(
         delay=delay,
         uses_attempt=uses_attempt,
         reason=stored(reason, 1000) if reason else None,
-        error_class=f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."),
+        error_class=stored(f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."), 255),
         error_message=stored(message_of(error), settings.MAX_ERROR_CHARACTERS // 4),
         traceback=stored(traceback_of(error), settings.MAX_ERROR_CHARACTERS),
     )

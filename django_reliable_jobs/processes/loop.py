@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from django.db import Error as DatabaseError
+from django.db import InterfaceError, OperationalError
 
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.processes import connections
@@ -79,7 +80,8 @@ class Loop:
                     failures = 0
                 except DatabaseError as error:
                     failures += 1
-                    self._failed_at = time.monotonic()
+                    if isinstance(error, OperationalError | InterfaceError):
+                        self._failed_at = time.monotonic()
                     pause = pause_after(failures)
                     logger.warning(
                         "%s: the database did not answer (%s); again in %.1f s",

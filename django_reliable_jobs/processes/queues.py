@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from django_reliable_jobs.engine.claim import Arm, ClaimedJob, Head
 
+MOST_ARMS = 2  # of a queue in one claim: its lower priorities come when a higher one has run dry
+
 
 @dataclass
 class QueueOrder:
@@ -71,7 +73,11 @@ class QueueOrder:
             return [_arm(head, wanted) for head in ranked]
         shares = {name: seats.count(name) for name in set(seats)}
         ranked = sorted(heads, key=lambda head: (head.queue_name, -head.priority))
-        return [_arm(head, shares[head.queue_name]) for head in ranked if shares.get(head.queue_name)]
+        arms: dict[str, list[Arm]] = {}
+        for head in ranked:
+            if shares.get(head.queue_name):
+                arms.setdefault(head.queue_name, []).append(_arm(head, shares[head.queue_name]))
+        return [arm for of_queue in arms.values() for arm in of_queue[:MOST_ARMS]]
 
 
 def _arm(head: Head, share: int) -> Arm:

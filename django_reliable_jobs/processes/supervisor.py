@@ -16,8 +16,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from django.db import Error as DatabaseError
-
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import maintenance
 from django_reliable_jobs.processes import connections
@@ -30,6 +28,7 @@ logger = logging.getLogger("django_reliable_jobs")
 WATCH_SECONDS = 0.2
 HEALTHY_SECONDS = 10.0  # a child that lived for so long starts its line of quick deaths anew
 LONGEST_BACKOFF = 30.0
+BURST_TRIES = 3  # for a child of a burst to start at all
 HARD_FACTOR = 1.5  # at so many times --max-memory a child is killed, finished or not
 KILL_AFTER = 10.0  # seconds that a child gets beyond its own shutdown timeout
 PARENT_PIPE = "RELIABLE_JOBS_PARENT"  # the file descriptor that closes when the supervisor is gone
@@ -154,8 +153,13 @@ class Supervisor:
             self._children.remove(child)
             return
         child.quick_deaths = child.quick_deaths + 1 if lived < HEALTHY_SECONDS else 0
+        if self._burst and child.quick_deaths >= BURST_TRIES and not child.vitals.worker_id:
+            logger.error("a worker process can't start (%s); the burst goes on without it", cause)
+            self._worst_code = 1
+            self._children.remove(child)
+            return
         quick = code in (0, RECYCLED) or child.quick_deaths == 0
-        backoff = 0.0 if quick else min(0.25 * 2.0**child.quick_deaths, LONGEST_BACKOFF)
+        backoff = 0.0 if quick else min(0.25 * 2.0 ** min(child.quick_deaths, 10), LONGEST_BACKOFF)
         log = logger.info if code in (0, RECYCLED) else logger.error
         log("worker process ended: %s; the next one starts in %.1f s", cause, backoff)
         child.start_at = time.monotonic() + backoff
@@ -168,7 +172,7 @@ class Supervisor:
             )
             if count:
                 logger.warning("%s jobs of a dead worker process were taken back: %s", count, cause)
-        except DatabaseError as error:
+        except Exception as error:  # whatever it is, the other children live on
             logger.error("the jobs of a dead worker process wait for their lease to run out: %s", error)
         finally:
             connections.close_all()

@@ -208,6 +208,7 @@ class Worker:
 
     def lost_connection(self, error: DatabaseError, failures: int) -> None:
         """Drop this thread's connections and wait a little, longer with each failure in a row."""
+        self.vitals.turned()
         pause = pause_after(failures)
         logger.warning("worker: the database did not answer (%s); again in %.1f s", str(error).strip(), pause)
         connections.close_all()

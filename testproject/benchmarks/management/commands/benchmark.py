@@ -48,16 +48,18 @@ class Command(BaseCommand):
         if unknown:
             raise CommandError(f"there is no measure {', '.join(sorted(unknown))}; choose from {', '.join(MEASURES)}")
         # An exception, so that the private server is stopped.
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         home = settings.BASE_DIR / ".benchmarks"
-        peers = self.find_peers(options, Environments(home / "peers"))
         try:
+            peers = self.find_peers(options, Environments(home / "peers"))
             with Arena(home, options["postgres"]) as arena:
                 names = ("rounds", "jobs", "rows", "seconds", "processes", "threads")
                 bench = Bench(arena=arena, peers=peers, say=self.say, **{name: options[name] for name in names})
                 self.run(bench, options["measures"] or MEASURES, options["json"])
         except Failed as error:
             raise CommandError(str(error)) from error
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
     def run(self, bench: Bench, measures: list[str], file: Path | None) -> None:
         """Run the measures, print each comparison when it is known, and keep what there is after each."""
