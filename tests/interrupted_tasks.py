@@ -187,6 +187,9 @@ def outstay(how: str, deadline: float, limit: float) -> None:
                     leave_effect("swallowed")
         case "sleep in C":
             time.sleep(limit)
+        case "hoard and sleep in C":
+            hoard = bytearray(b"x") * 300_000_000
+            time.sleep(limit + len(hoard) % 1)
         case "swallow everything":
             while time.monotonic() < deadline:
                 try:

@@ -71,6 +71,12 @@ class Proxy:
         for link in links:
             link.cut()
 
+    def freeze(self) -> None:
+        """Swallow for ever what the connections of now say, and tell neither end; new ones are let through."""
+        with self._mutex:
+            for link in self._links:
+                link.is_frozen = True
+
     def close(self) -> None:
         self._is_open = False
         self.passes.set()
@@ -123,6 +129,7 @@ class _Link:
     def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy, self._client, self._server = proxy, client, server
         self._cut: Cut | None = None
+        self.is_frozen = False
         self._threads = [
             threading.Thread(target=self._pump, args=[pump], daemon=True) for pump in (self._pump_up, self._pump_down)
         ]
@@ -153,6 +160,8 @@ class _Link:
         while True:
             message = _read(self._client)
             self._proxy.passes.wait()
+            if self.is_frozen:
+                continue
             cut = self._proxy.take_cut(message)
             if cut is not None and cut.refused:
                 cut.happened.set()
@@ -164,6 +173,8 @@ class _Link:
         while True:
             message = _read(self._server)
             self._proxy.passes.wait()
+            if self.is_frozen:
+                continue
             if self._cut is None:
                 self._client.sendall(message)
             elif message[:1] == b"Z":  # ready for the next query: the server has done what was asked

@@ -2,8 +2,11 @@
 
 Whatever the reason (timeout, cancel, a lost lease, a shutdown that runs out of time), in this order and never later
 steps first: the flag, which safe points look at; then every query of the job is a safe point too; then the running
-query is cancelled; then an interruption is raised in the task's code, or its coroutine is cancelled; last, for a job
-that ignores it all, the process is recycled, after the other jobs had their time.
+query is cancelled; then an interruption is raised in the task's code, or its coroutine is cancelled; then connections
+on which it still waits are cut; last, for a job that ignores it all, the process is recycled, after the other jobs had
+their time.
+
+The worker's own threads are watched too: one that hangs in its connection has it cut under it.
 """
 
 from __future__ import annotations
@@ -11,11 +14,13 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from django_reliable_jobs import registry
 from django_reliable_jobs.conf import settings
+from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.loop import Loop
 from django_reliable_jobs.processes.pool import HeldJob
 
@@ -28,9 +33,11 @@ CHECK_SECONDS = 0.2
 CANCEL_QUERY_AFTER = 1.0  # seconds after the flag was raised and insists
 INTERRUPT_AFTER = 3.0
 INTERRUPT_EVERY = 2.0
+CUT_AFTER = 6.0
 RECYCLE_AFTER = 12.0
 HANG_SECONDS = 30.0  # beyond two leases
 HANG_CHECKED_SECONDS = 5.0
+CUT_CHECKED_SECONDS = 1.0
 PART_DIED = 70  # EX_SOFTWARE
 
 
@@ -42,6 +49,7 @@ class Deadlines(Loop):
         self._worker = worker
         self._last_step: dict[int, float] = {}
         self._silent_checks = 0
+        self._hanging: Counter[str] = Counter()  # by thread: for how many checks it has hung
 
     def _check(self) -> float:
         now = time.monotonic()
@@ -59,6 +67,7 @@ class Deadlines(Loop):
                 self._press(held, now)
         tokens = {held.job.token for held in running}
         self._last_step = {token: at for token, at in self._last_step.items() if token in tokens}
+        self._cut_hanging(now)
         return CHECK_SECONDS
 
     def _watch_worker(self, now: float) -> None:
@@ -80,9 +89,21 @@ class Deadlines(Loop):
         held.cancel_query()
         if pressed >= INTERRUPT_AFTER:
             held.interrupt()
+        if pressed >= CUT_AFTER:
+            held.cut_connections()
         if pressed >= RECYCLE_AFTER:
             why = f"job {held.job.id} ({held.job.task}) ignores that it should end ({held.flag.reason})"
             self._worker.recycle(why, patiently=False)
+
+    def _cut_hanging(self, now: float) -> None:
+        for name, thread, turned_at, patience in self._worker.own_threads():
+            if thread is None or now - turned_at <= patience:
+                self._hanging.pop(name, None)
+                continue
+            self._hanging[name] += 1
+            if self._hanging[name] * CHECK_SECONDS >= CUT_CHECKED_SECONDS and connections.cut(thread):
+                logger.error("the %s has waited %.0f s for the database: connection cut", name, now - turned_at)
+                self._hanging.pop(name)
 
 
 def _timeout_of(held: HeldJob) -> float | None:

@@ -49,6 +49,11 @@ class Loop:
         self._wake.set()
 
     @property
+    def thread(self) -> int | None:
+        """The number of its thread, once it runs."""
+        return self._thread.ident
+
+    @property
     def is_stopping(self) -> bool:
         return self._stop.is_set()
 

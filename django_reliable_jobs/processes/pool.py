@@ -59,6 +59,12 @@ class HeldJob:
             if self._interruptible and self.thread is not None and connections.cancel_query(self.thread):
                 self.was_cancelled = True
 
+    def cut_connections(self) -> None:
+        """Cut the connections of the task's thread: the cancel of its query came to nothing."""
+        with self._mutex:
+            if self._interruptible and self.thread is not None:
+                connections.cut(self.thread)
+
     def interrupt(self) -> None:
         """Raise the flag's interruption in the code of the task, if that is what runs at this moment."""
         with self._mutex:

@@ -152,14 +152,14 @@ class Recorder:
         self.record_others()
 
     def cut_running(self) -> int:
-        """Record the jobs that still run as what they are cut off by. The last act before the process exits: nothing
-        runs
-        twice at once."""
+        """Take the jobs that still run as ended, by what they are cut off by; return how many.
+
+        To be recorded as the last act before the process exits: nothing runs twice at once.
+        """
         running = self.running()
         for held in running:
             held.ended, held.outcome = time.monotonic(), cut_off(held.job, held.flag)
             self.add_ended(held)
-        self.record_others()
         return len(running)
 
     def settle(self, endings: Sequence[Ending], written: set[int]) -> None:

@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 INSIST_SECONDS = 5.0  # before the end of the time allowed, the jobs that still run are pressed
 GRACE_SECONDS = 5.0  # for the last writes
+LAST_SECONDS = 2.0  # of it, for what is given back at the very end
 
 
 class Shutdown:
@@ -32,13 +33,13 @@ class Shutdown:
         self._worker = worker
         self._recorder = worker.recorder
 
-    def finish(self, *, is_patient: bool) -> int:
+    def finish(self) -> int:
         """Let running jobs end, within the time allowed or (patient) in their own; return how many were cut."""
         worker = self._worker
         deadline = time.monotonic() + worker.shutdown_timeout
         self._try(deadline, lambda: heartbeat.mark_stopping(worker.using, worker.identity.id))
         self._try(deadline, lambda: self._recorder.release(worker.pool.take_back()))
-        while is_patient and not self._recorder.is_empty and worker.stops_asked == 1:
+        while worker.is_patient and not self._recorder.is_empty and worker.stops_asked == 1:
             self._drain(time.monotonic() + worker.shutdown_timeout)
         stops, deadline = worker.stops_asked, time.monotonic() + worker.shutdown_timeout
         self._recorder.flag(None, "shutdown", insists=False)
@@ -69,10 +70,12 @@ class Shutdown:
         worker, grace = self._worker, time.monotonic() + GRACE_SECONDS
         self._try(grace, self._record)
         worker.stop_parts()
+        grace = max(grace, time.monotonic() + LAST_SECONDS)
         worker.collect(timeout=0)  # what the housekeeping had claimed
         self._try(grace, lambda: self._recorder.release(worker.pool.take_back()))
         # Last: from here on a job that was cut may run elsewhere, and this process has nothing to do but exit.
-        cut = self._try(grace, self._recorder.cut_running) or 0
+        cut = self._recorder.cut_running()
+        self._try(grace, self._recorder.record_others)
         if cut:
             logger.warning("worker %s gave back jobs that still ran: %s", worker.identity, cut)
         self._try(grace, lambda: heartbeat.deregister(worker.using, worker.identity.id))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
@@ -12,6 +13,7 @@ from queue import Empty, SimpleQueue
 from django.db import Error as DatabaseError
 from django.db import InterfaceError, InternalError, OperationalError
 
+from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import heartbeat, limits
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.processes import connections
@@ -33,6 +35,8 @@ logger = logging.getLogger("django_reliable_jobs")
 RECYCLED = 75  # EX_TEMPFAIL: start me again
 PART_DIED = 70  # EX_SOFTWARE
 
+STOPPING_PATIENCE = 5.0  # seconds for one turn while it stops
+PARTS_SECONDS = 4.0  # for the threads that keep house to end
 STUCK_SECONDS = 1.0  # unstarted jobs go back when every thread has been busy for so long
 
 WAKE, STOP, LOST = "wake", "stop", "lost"
@@ -65,7 +69,8 @@ class Worker:
         self._burst = burst
         self._max_memory = max_memory
         self._exit_code = 0
-        self._is_patient = False
+        self.is_patient = False
+        self._thread: int | None = None
         self._last_report = time.monotonic()
         self._inbox: SimpleQueue[HeldJob | ClaimedJob | str] = SimpleQueue()
         self.pool = Pool(
@@ -110,12 +115,25 @@ class Worker:
         """Whether the lease could not be renewed for so long that another worker may soon take the jobs."""
         return self._heartbeat.is_late
 
+    def own_threads(self) -> list[tuple[str, int | None, float, float]]:
+        """Return name, number, last turn and longest turn (seconds) of each thread that must go on turning."""
+        lease = settings.LEASE_SECONDS
+        patience = STOPPING_PATIENCE if self.stops_asked else 2 * lease + settings.POLL_SECONDS
+        return [
+            ("worker", self._thread, self.vitals.turned_at, patience),
+            ("heartbeat", self._heartbeat.thread, self._heartbeat.turned_at, lease),
+            ("housekeeping", self._housekeeping.thread, self._housekeeping.turned_at, 10 * lease),
+        ]
+
     def recycle(self, why: str, *, patiently: bool) -> None:
         """Stop with the exit code that asks for a fresh process; patiently: running jobs take the time they need."""
         if self._exit_code == 0 and not self.stops_asked:
             logger.warning("worker %s is recycled: %s", self.identity, why)
-            self._exit_code, self._is_patient = RECYCLED, patiently
+            self._exit_code, self.is_patient = RECYCLED, patiently
             self.request_stop()
+        elif self.is_patient and not patiently:
+            logger.warning("worker %s loses its patience: %s", self.identity, why)
+            self.is_patient = False
 
     def check_limits(self) -> None:
         """Recycle, after the running jobs, a process that has run --max-jobs or has grown over --max-memory."""
@@ -130,6 +148,8 @@ class Worker:
     def run(self) -> int:
         """Work until asked to stop, or in a burst until nothing is left to do; return the exit code."""
         connections.watch_queries()
+        self._thread = threading.get_ident()
+        self.vitals.turned()
         self._until_reached(self._register)
         if self.stops_asked:
             logger.warning("worker %s was stopped before it reached the database", self.identity)
@@ -148,7 +168,7 @@ class Worker:
             except DatabaseError as error:
                 failures += 1
                 self.lost_connection(error, failures)
-        cut = Shutdown(self).finish(is_patient=self._is_patient)
+        cut = Shutdown(self).finish()
         logger.info("worker %s has stopped", self.identity)
         return self._exit_code or min(cut, 1)
 
@@ -250,7 +270,10 @@ class Worker:
 
     def stop_parts(self) -> None:
         """End the threads that keep house; the pool ends after the jobs that it runs."""
-        self._listener.stop(timeout=0)  # it holds nothing
-        for part in (self._deadlines, self._housekeeping, self._heartbeat):
-            part.stop()
+        deadline = time.monotonic() + PARTS_SECONDS
+        parts = (self._deadlines, self._housekeeping, self._heartbeat)
+        for part in (self._listener, *parts):  # all are told before one is waited for; the listener holds nothing
+            part.stop(timeout=0)
+        for part in parts:
+            part.stop(timeout=max(deadline - time.monotonic(), 0))
         self.pool.stop()

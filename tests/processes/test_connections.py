@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,11 +14,13 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 
+from django_reliable_jobs.engine import lifecycle
 from django_reliable_jobs.models import Attempt, Job, Worker
 from tests import interrupted_tasks, tasks
 from tests.actors import wait_for
 from tests.gates import open_gate, wait_at_gate
 from tests.models import Effect
+from tests.processes.test_hostile_jobs import assert_all_threads_work
 from tests.proxy import Cut, Proxy
 from tests.workers import WorkerProcess
 
@@ -163,6 +166,30 @@ def test_a_way_that_swallows_everything_costs_the_lease_and_nothing_else(
     tasks.effect.enqueue("after").wait(timeout=20)
     assert list(Effect.objects.order_by("id").values_list("name", flat=True)) == ["claim 2", "after"]
     assert [attempt.outcome for attempt in job.attempts.all()] == ["lost"]
+
+
+def test_connections_that_died_unnoticed_are_given_up_and_the_worker_goes_on(
+    start_worker: StartWorker, proxy: Proxy, tmp_path: Path
+) -> None:
+    job = interrupted_tasks.for_long.enqueue("queries")
+    settings = {"POLL_SECONDS": 0.2, "LEASE_SECONDS": 2}
+    worker = start_worker("--threads", "2", settings=settings, environment=proxy.environment)
+    wait_for(lambda: Effect.objects.exists(), what="the job to begin")
+    proxy.freeze()
+    assert tasks.effect.enqueue("after").wait(timeout=30) == "after"
+    lifecycle.cancel("default", [job.pk], reason="not needed")
+    wait_for(lambda: Job.objects.filter(pk=job.pk, status="CANCELLED").exists(), what="the end of the frozen job")
+    assert_all_threads_work(2, tmp_path)
+    assert not worker.has_ended
+
+
+def test_a_worker_whose_connections_died_unnoticed_stops_in_time(start_worker: StartWorker, proxy: Proxy) -> None:
+    tasks.slow.enqueue(60)
+    worker = start_worker("--shutdown-timeout", "2", environment=proxy.environment)
+    wait_for(lambda: Effect.objects.exists(), what="the job to begin")
+    proxy.freeze()
+    worker.send(signal.SIGTERM)
+    assert worker.wait(timeout=20) == 1
 
 
 # --- the life of connections

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -144,11 +143,13 @@ def run_and_kill(start_worker: StartWorker, jobs: int, kills: int, seed: int) ->
     interrupted_tasks.in_parts.enqueue_many([{"name": name, "seconds": seconds} for name in names])
     settings = {**LEASE, "MAX_LOSSES": 1000}
     fleet = [start_worker("--threads", "2", settings=settings) for _ in range(3)]
-    for _ in range(kills):
-        pause(chance.uniform(0.05, 0.75))
-        fleet.pop(chance.randrange(3)).kill()
-        fleet.append(start_worker("--threads", "2", settings=settings, ready=False))
     unended = Job.objects.exclude(status="SUCCEEDED")
+    for left in sorted((chance.uniform(0.05, 1) * jobs for _ in range(kills)), reverse=True):
+        wait_for(lambda: hurry() and unended.count() <= left, what="some more jobs to end")  # noqa: B023
+        victim = chance.choice([worker for worker in fleet if worker.row] or fleet)
+        fleet.remove(victim)
+        victim.kill()
+        fleet.append(start_worker("--threads", "2", settings=settings, ready=False))
     wait_for(lambda: hurry() and not unended.exists(), what="all jobs to end", timeout=60 + kills)
     done = Counter(Effect.objects.values_list("name", flat=True))
     expected = {*names, *(f"{name}, part {part}" for name in names for part in range(3))}
@@ -167,11 +168,6 @@ def hurry() -> bool:
     """Let jobs that wait because they lost their workers be due now."""
     Job.objects.filter(status="SCHEDULED").update(run_after=Now())
     return True
-
-
-def pause(seconds: float) -> None:
-    """Let the workers work for a while: the moment of a kill is chance, and nothing is waited for."""
-    threading.Event().wait(seconds)
 
 
 def test_workers_killed_at_random_lose_nothing_and_do_nothing_twice(start_worker: StartWorker) -> None:

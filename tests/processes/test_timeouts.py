@@ -22,6 +22,9 @@ StartWorker = Callable[..., WorkerProcess]
 TIMEOUT = "django_reliable_jobs.exceptions.JobTimeout"
 
 
+SOONER = {"deadlines.INTERRUPT_AFTER": 1.0, "deadlines.CUT_AFTER": 2.0, "deadlines.RECYCLE_AFTER": 4.0}
+
+
 def unended() -> bool:
     return Job.objects.exclude(status__in=["SUCCEEDED", "DEAD"]).exists()
 
@@ -66,8 +69,8 @@ def test_jobs_that_ignore_their_timeout_have_the_process_recycled_after_its_neig
     ignoring = [interrupted_tasks.too_long.enqueue(how=how) for how in ("swallow everything", "sleep in C")]
     for how in ("swallow", "block"):
         ignoring.append(interrupted_tasks.too_long_async.enqueue(how=how, folder=str(tmp_path)))
-    neighbour = tasks.slow.enqueue(15)
-    worker = start_worker("--threads", "8")
+    neighbour = tasks.slow.enqueue(6)
+    worker = start_worker("--threads", "8", environment={"TESTS_CONSTANTS": json.dumps(SOONER)})
     wait_for(lambda: Effect.objects.filter(name="slow begins").exists(), what="the neighbour to begin")
     assert worker.wait(timeout=40) == 75, worker.output
     for job in ignoring:
@@ -75,6 +78,16 @@ def test_jobs_that_ignore_their_timeout_have_the_process_recycled_after_its_neig
     neighbour.refresh_from_db()
     assert (neighbour.status, neighbour.attempts.count()) == ("SUCCEEDED", 0)
     assert Effect.objects.filter(name="slow ends").exists()
+
+
+def test_a_process_that_waits_for_its_jobs_to_be_recycled_does_not_wait_for_one_that_ignores_its_timeout(
+    start_worker: StartWorker,
+) -> None:
+    job = interrupted_tasks.too_long.enqueue(how="hoard and sleep in C")
+    worker = start_worker("--max-memory", "250M", environment={"TESTS_CONSTANTS": json.dumps(SOONER)})
+    assert worker.wait(timeout=30) == 75
+    assert "--max-memory 250 MiB" in worker.output
+    assert_timed_out(job)
 
 
 # So that steps come a hundred times sooner, and hit what lasts a few hundredths of a second.
