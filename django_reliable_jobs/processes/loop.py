@@ -83,7 +83,7 @@ class Loop:
                     connections.make_usable()
                     pause = self._turn()
                     failures = 0
-                except DatabaseError as error:
+                except (DatabaseError, MemoryError) as error:
                     failures += 1
                     if isinstance(error, OperationalError | InterfaceError):
                         self._failed_at = time.monotonic()

@@ -165,7 +165,7 @@ class Worker:
                 if not self._turn():
                     break
                 failures = 0
-            except DatabaseError as error:
+            except (DatabaseError, MemoryError) as error:  # a job may leave no memory for anybody, for a moment
                 failures += 1
                 self.lost_connection(error, failures)
         cut = Shutdown(self).finish()
@@ -226,7 +226,7 @@ class Worker:
 
     # --- faults
 
-    def lost_connection(self, error: DatabaseError, failures: int) -> None:
+    def lost_connection(self, error: Exception, failures: int) -> None:
         """Drop this thread's connections and wait a little, longer with each failure in a row."""
         self.vitals.turned()
         pause = pause_after(failures)

@@ -50,7 +50,7 @@ def test_workers_that_are_stopped_under_load_lose_no_job_and_run_none_twice_at_o
 
 
 def test_jobs_that_are_cut_are_not_started_elsewhere_before_the_process_is_gone(start_worker: StartWorker) -> None:
-    jobs = interrupted_tasks.span.enqueue_many([{"seconds": 3, "stubborn": True}] * 8)
+    jobs = interrupted_tasks.span.enqueue_many([{"seconds": 8, "stubborn": True}] * 8)
     leaver = start_worker("--threads", "8", "--shutdown-timeout", "1", settings=QUICK)
     wait_for(lambda: Span.objects.count() == 8, what="all to run")
     start_worker("--threads", "8", settings=QUICK)
@@ -74,7 +74,7 @@ def test_a_second_signal_hurries(start_worker: StartWorker) -> None:
     wait_for(lambda: Worker.objects.filter(is_stopping=True).exists(), what="the worker to stop claiming")
     assert not worker.has_ended
     worker.send(signal.SIGTERM)
-    assert worker.wait(timeout=5) == 1
+    assert worker.wait(timeout=20) == 1
     job.refresh_from_db()
     assert (job.status, job.attempt, job.attempts.get().outcome) == ("READY", 0, "interrupted")
 
