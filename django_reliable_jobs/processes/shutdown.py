@@ -41,7 +41,9 @@ class Shutdown:
         self._try(deadline, lambda: self._recorder.release(worker.pool.take_back()))
         while worker.is_patient and not self._recorder.is_empty and worker.stops_asked == 1:
             self._drain(time.monotonic() + worker.shutdown_timeout)
-        stops, deadline = worker.stops_asked, time.monotonic() + worker.shutdown_timeout
+        # Not what was asked by now: a second request may have come since the first was seen, and it is to hurry.
+        stops = min(worker.stops_asked, 2 if is_patient else 1)
+        deadline = time.monotonic() + worker.shutdown_timeout
         self._recorder.flag(None, "shutdown", insists=False)
         if running := self._recorder.in_hand:
             logger.info(
@@ -49,7 +51,7 @@ class Shutdown:
                 *(worker.identity, running, worker.shutdown_timeout),
             )
         insist_at = deadline - min(INSIST_SECONDS, worker.shutdown_timeout / 4)
-        while not self._only_stuck_left() and time.monotonic() < deadline and worker.stops_asked == stops:
+        while not self._only_stuck_left() and time.monotonic() < deadline and worker.stops_asked <= stops:
             self._drain(deadline)
             if time.monotonic() >= insist_at:
                 self._recorder.flag(None, "shutdown")
