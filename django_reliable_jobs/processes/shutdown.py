@@ -42,7 +42,7 @@ class Shutdown:
         while worker.is_patient and not self._recorder.is_empty and worker.stops_asked == 1:
             self._drain(time.monotonic() + worker.shutdown_timeout)
         # Not what was asked by now: a second request may have come since the first was seen, and it is to hurry.
-        stops = min(worker.stops_asked, 2 if is_patient else 1)
+        stops = min(worker.stops_asked, 2 if worker.is_patient else 1)
         deadline = time.monotonic() + worker.shutdown_timeout
         self._recorder.flag(None, "shutdown", insists=False)
         if running := self._recorder.in_hand:
