@@ -46,7 +46,7 @@ class Heartbeat(Loop):
             self._renewed_at, self._renewed_for = now, identity
         elif identity == self._worker.identity.id:
             self._renewed_at = now
-            self._worker.lease_lost()
+            self._worker.lease_lost(identity)
 
     @property
     def is_late(self) -> bool:

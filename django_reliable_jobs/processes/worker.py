@@ -71,6 +71,7 @@ class Worker:
         self._exit_code = 0
         self.is_patient = False
         self._thread: int | None = None
+        self._lost_id: int | None = None
         self._last_report = time.monotonic()
         self._inbox: SimpleQueue[HeldJob | ClaimedJob | str] = SimpleQueue()
         self.pool = Pool(
@@ -105,8 +106,9 @@ class Worker:
         """Look for jobs that a thread of this process may have claimed without hearing of it."""
         self._intake.expect_orphans()
 
-    def lease_lost(self) -> None:
-        """Drop every job and go on under a new identity: the old one was declared lost."""
+    def lease_lost(self, worker_id: int) -> None:
+        """Drop every job and go on under a new identity: this one was declared lost."""
+        self._lost_id = worker_id
         self.recorder.flag(None, "lost")
         self._inbox.put(LOST)
 
@@ -207,7 +209,7 @@ class Worker:
                     self._start(item)
                 elif item == WAKE:
                     self._intake.wake()
-                elif item == LOST:
+                elif item == LOST and self._lost_id == self.identity.id:  # told again: it has started over
                     self._start_over()
                 item = self._inbox.get_nowait()
         except Empty:

@@ -12,6 +12,8 @@ import pytest
 from django.db.models.functions import Now
 
 from django_reliable_jobs.models import Attempt, Checkpoint, Job, Worker
+from django_reliable_jobs.processes import worker as worker_process
+from django_reliable_jobs.processes.queues import QueueOrder
 from tests import interrupted_tasks, tasks
 from tests.actors import wait_for
 from tests.gates import open_gate, wait_at_gate, wait_for_word
@@ -73,6 +75,15 @@ def test_a_worker_that_slept_through_its_lease_writes_nothing_and_works_on_under
         assert [attempt.outcome for attempt in job.attempts.all()] == ["lost"]
     assert Checkpoint.objects.get().value == "claim 2"
     assert Worker.objects.filter(pk=old.pk).count() == 0
+
+
+def test_a_worker_that_is_told_twice_that_its_lease_was_lost_starts_over_once(transactional_db: None) -> None:
+    worker = worker_process.Worker(using="default", queues=QueueOrder(), threads=1)
+    old = worker.identity
+    for _ in range(2):
+        worker.lease_lost(old.id)
+    worker.collect(timeout=0)
+    assert Worker.objects.get().pk == worker.identity.id != old.id
 
 
 def test_a_worker_that_is_stopped_behind_the_fence_holds_the_row_no_longer_than_a_lease(
@@ -160,7 +171,7 @@ def run_and_kill(start_worker: StartWorker, jobs: int, kills: int, seed: int) ->
     wait_for(lambda: all(worker.row for worker in fleet), what="the last workers to register")
     for worker in fleet:
         worker.send(signal.SIGTERM)
-    assert [worker.wait(timeout=20) for worker in fleet] == [0, 0, 0]
+    assert [worker.wait(timeout=20) for worker in fleet] == [0, 0, 0], fleet[0].output
     assert not Job.objects.exclude(status="SUCCEEDED").exists()
 
 
