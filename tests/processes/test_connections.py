@@ -173,7 +173,9 @@ def test_connections_that_died_unnoticed_are_given_up_and_the_worker_goes_on(
 ) -> None:
     job = interrupted_tasks.for_long.enqueue("queries")
     settings = {"POLL_SECONDS": 0.2, "LEASE_SECONDS": 2}
-    worker = start_worker("--threads", "2", settings=settings, environment=proxy.environment)
+    sooner = {"deadlines.INTERRUPT_AFTER": 1.0, "deadlines.CUT_AFTER": 2.0}
+    environment = {**proxy.environment, "TESTS_CONSTANTS": json.dumps(sooner)}
+    worker = start_worker("--threads", "2", settings=settings, environment=environment)
     wait_for(lambda: Effect.objects.exists(), what="the job to begin")
     proxy.freeze()
     assert tasks.effect.enqueue("after").wait(timeout=30) == "after"
@@ -185,7 +187,9 @@ def test_connections_that_died_unnoticed_are_given_up_and_the_worker_goes_on(
 
 def test_a_worker_whose_connections_died_unnoticed_stops_in_time(start_worker: StartWorker, proxy: Proxy) -> None:
     tasks.slow.enqueue(60)
-    worker = start_worker("--shutdown-timeout", "2", environment=proxy.environment)
+    sooner = {"worker.STOPPING_PATIENCE": 1.0, "worker.PARTS_SECONDS": 1.0}
+    environment = {**proxy.environment, "TESTS_CONSTANTS": json.dumps(sooner)}
+    worker = start_worker("--shutdown-timeout", "2", environment=environment)
     wait_for(lambda: Effect.objects.exists(), what="the job to begin")
     proxy.freeze()
     worker.send(signal.SIGTERM)

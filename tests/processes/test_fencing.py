@@ -134,12 +134,12 @@ def test_a_process_that_has_just_started_rescues_nobody(start_worker: StartWorke
     wait_for(lambda: Effect.objects.exists(), what="the job to begin")
     victim.kill()
     wait_for(lambda: lease_has_run_out(victim), what="the lease of the killed worker to run out")
-    helper = start_worker(settings={**LEASE, "LEASE_SECONDS": 4})
+    helper = start_worker(settings={**LEASE, "LEASE_SECONDS": 3})
     registered = helper.row
     assert registered is not None
     wait_for(lambda: Job.objects.filter(pk=job.pk, losses=1).exists(), what="the rescue")
     lost = job.attempts.get()
-    assert (lost.finished_at - registered.started_at).total_seconds() >= 4, "a whole lease with the database in reach"
+    assert (lost.finished_at - registered.started_at).total_seconds() >= 3, "a whole lease with the database in reach"
 
 
 def lease_has_run_out(worker: WorkerProcess) -> bool:

@@ -81,12 +81,12 @@ def test_after_an_outage_that_outlasts_all_leases_the_living_are_not_rescued_fro
     server: PrivateServer, fleet: list[WorkerProcess]
 ) -> None:
     rows = set(of(Worker).values_list("pk", flat=True))
-    atomic = enqueue(200, seconds=0.2)
-    wait_until_done(20)
+    atomic = enqueue(100, seconds=0.2)
+    wait_until_done(10)
     server.crash()
     threading.Event().wait(2 * SETTINGS["LEASE_SECONDS"])
     server.start()
-    wait_until_done(200)
+    wait_until_done(100)
     assert_all_ended_well(fleet, atomic, rows)
 
 
