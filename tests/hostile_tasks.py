@@ -86,6 +86,17 @@ def _leave_thread() -> None:
     threading.Thread(target=go_on, name="left behind").start()
 
 
+def _fail_after_commit() -> None:
+    def fail() -> None:
+        raise ValueError("too late")
+
+    transaction.on_commit(fail)
+
+
+def _fork() -> None:
+    os.fork()  # and the child comes back too
+
+
 def _change_context() -> None:
     tint.set("red")
 
@@ -126,6 +137,8 @@ HOSTILE: dict[str, Callable[[], Any]] = {
     "changes the context": _change_context,
     "ends its session": _end_own_session,
     "breaks its transaction": _break_transaction,
+    "fails after its commit": _fail_after_commit,
+    "forks": _fork,
     "stops its worker": lambda: os.kill(os.getpid(), signal.SIGTERM),
 }
 

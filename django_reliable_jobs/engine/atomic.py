@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -13,6 +14,8 @@ from django_reliable_jobs.engine.checkpoints import MINE
 from django_reliable_jobs.engine.transaction import LIMIT_IDLE
 from django_reliable_jobs.exceptions import LeaseLost
 from django_reliable_jobs.models import Job
+
+logger = logging.getLogger("django_reliable_jobs")
 
 _NOW = "coalesce(%(moment)s::timestamptz, clock_timestamp())"
 
@@ -36,8 +39,9 @@ SELECT status FROM django_reliable_jobs_job WHERE id = %(job_id)s AND token = %(
 def succeeding(using: str, job_id: int, token: int) -> Iterator[Callable[[str | None, float], None]]:
     """Run a block in one transaction with the success of its job; the block calls what it is given, last, to record it.
 
-    Raises LeaseLost, and writes nothing, if the attempt was replaced. If the connection is lost at COMMIT, the outcome
-    is read back from the job's row before the error is raised or forgotten.
+    Raises LeaseLost, and writes nothing, if the attempt was replaced. After an error at COMMIT or later, the outcome is
+    read back from the job's row before the error is raised or forgotten: a lost connection may have committed, and a
+    hook that follows the COMMIT undoes nothing.
     """
     recorded = False
 
@@ -53,9 +57,11 @@ def succeeding(using: str, job_id: int, token: int) -> Iterator[Callable[[str | 
     try:
         with transaction.atomic(using=using):
             yield record
-    except (OperationalError, InterfaceError):
-        if not (recorded and was_recorded(using, job_id, token)):
+    except Exception as error:
+        if not recorded or connections[using].in_atomic_block or not was_recorded(using, job_id, token):
             raise
+        if not isinstance(error, OperationalError | InterfaceError):
+            logger.exception("job %s has succeeded; what was to follow its COMMIT (on_commit) failed", job_id)
 
 
 def was_recorded(using: str, job_id: int, token: int) -> bool:

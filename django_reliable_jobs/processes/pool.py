@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import inspect
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -126,8 +127,10 @@ class Pool:
         self._line: SimpleQueue[HeldJob | None] = SimpleQueue()
         self._event_loop = EventLoop()
         self._members: list[threading.Thread] = []
+        self._pid = 0
 
     def start(self) -> None:
+        self._pid = os.getpid()
         for number in range(self.threads):
             name = f"reliable-jobs-{number + 1}"
             member = threading.Thread(target=self._run, args=(number,), name=name, daemon=True)
@@ -195,9 +198,13 @@ class Pool:
         return execute(held.job, held.flag, using=self._using, call=call, leave=leave)
 
     def _call(self, held: HeldJob, task: Task[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-        if inspect.iscoroutinefunction(task.function):
-            return self._event_loop.run(task.function, args, kwargs, held=held)
-        return task.function(*args, **kwargs)
+        try:
+            if inspect.iscoroutinefunction(task.function):
+                return self._event_loop.run(task.function, args, kwargs, held=held)
+            return task.function(*args, **kwargs)
+        finally:
+            if os.getpid() != self._pid:  # a fork of the task, come back: it must not go on as a second worker
+                os._exit(0)
 
 
 def _log_end(held: HeldJob) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 from django.db.models.functions import Now
 
 from django_reliable_jobs.models import Attempt, Job, Worker
+from django_reliable_jobs.registry import Task
 from tests import hostile_tasks, interrupted_tasks, tasks
 from tests.actors import wait_for
 from tests.bad_rows import refused_row
@@ -98,13 +101,18 @@ HOSTILE_IN_TRANSACTION = [
 def test_a_hostile_atomic_job_writes_nothing(start_worker: StartWorker) -> None:
     jobs = [hostile_tasks.hostile_atomic.enqueue(how) for how in HOSTILE_IN_TRANSACTION]
     raw = hostile_tasks.hostile_atomic.enqueue("leaves a raw transaction open")  # inside ours: it is none of its own
-    assert start_worker("--burst").wait() == 0
+    late = hostile_tasks.hostile_atomic.enqueue("fails after its commit")  # which nothing can take back
+    worker = start_worker("--burst")
+    assert worker.wait() == 0
     for job, how in zip(jobs, HOSTILE_IN_TRANSACTION, strict=True):
         job.refresh_from_db()
         assert job.status == "DEAD", how
         assert job.attempts.get().outcome == "failed", how
         assert not Effect.objects.filter(job_id=job.pk).exists(), how
-    raw.refresh_from_db()
+    for job in (raw, late):
+        job.refresh_from_db()
+    assert (late.status, late.attempts.count(), Effect.objects.filter(job_id=late.pk).count()) == ("SUCCEEDED", 0, 1)
+    assert f"job {late.pk} has succeeded; what was to follow its COMMIT" in worker.output
     assert (raw.status, Effect.objects.filter(job_id=raw.pk).count()) == ("SUCCEEDED", 2)
 
 
@@ -133,6 +141,20 @@ def test_a_job_that_signals_its_own_worker_ends_and_the_worker_stops_cleanly(sta
     assert start_worker().wait(timeout=20) == 0
     job.refresh_from_db()
     assert (job.status, job.attempts.count()) == ("SUCCEEDED", 0)
+
+
+@pytest.mark.parametrize("task", [hostile_tasks.hostile, hostile_tasks.hostile_atomic], ids=lambda task: task.name)
+def test_a_job_that_forks_leaves_no_second_worker_behind(start_worker: StartWorker, task: Task[..., Any]) -> None:
+    job = task.enqueue("forks")
+    worker = start_worker("--threads", "1")
+    job.wait(timeout=20)
+    wait_for(lambda: all(is_zombie(child) for child in psutil.Process(worker.pid).children()), what="the child to end")
+    assert tasks.effect.enqueue("after").wait(timeout=20) == "after"
+    assert (Job.objects.get(pk=job.pk).claims, Attempt.objects.count()) == (1, 0)
+
+
+def is_zombie(process: psutil.Process) -> bool:
+    return process.status() == psutil.STATUS_ZOMBIE
 
 
 POISONS = ["segfault", "os._exit", "loop in C"]
