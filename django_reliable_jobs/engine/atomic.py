@@ -61,7 +61,7 @@ def succeeding(using: str, job_id: int, token: int) -> Iterator[Callable[[str | 
         if not recorded or connections[using].in_atomic_block or not was_recorded(using, job_id, token):
             raise
         if not isinstance(error, OperationalError | InterfaceError):
-            logger.exception("job %s has succeeded; what was to follow its COMMIT (on_commit) failed", job_id)
+            logger.exception("job %s has succeeded; a hook that was to follow its COMMIT failed", job_id)
 
 
 def was_recorded(using: str, job_id: int, token: int) -> bool:
