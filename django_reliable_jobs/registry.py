@@ -259,6 +259,11 @@ def all_tasks() -> list[Task[..., Any]]:
     return [declared for name, declared in sorted(_tasks.items()) if name == declared.name]
 
 
+def known_names() -> list[str]:
+    """Return every name under which a row's task is found here, aliases among them."""
+    return sorted(_tasks)
+
+
 def declared_limits() -> dict[tuple[str, str], Concurrency | Rate]:
     """Return what the declared tasks say of each limit, by its kind and name."""
     return {place: limit for declared in all_tasks() for place, limit in declared.limits().items()}

@@ -9,11 +9,12 @@ from typing import Any
 
 from django.db import connections
 
+from django_reliable_jobs import registry
 from django_reliable_jobs.conf import settings
 
 REGISTER = """
-INSERT INTO django_reliable_jobs_worker (id, host, pid, queues, excluded_queues, threads, expires_at)
-VALUES (%(id)s, %(host)s, %(pid)s, %(queues)s, %(excluded)s, %(threads)s,
+INSERT INTO django_reliable_jobs_worker (id, host, pid, queues, excluded_queues, threads, tasks, expires_at)
+VALUES (%(id)s, %(host)s, %(pid)s, %(queues)s, %(excluded)s, %(threads)s, %(tasks)s,
         clock_timestamp() + make_interval(secs => %(lease)s))
     ON CONFLICT (id) DO NOTHING
 """
@@ -69,7 +70,10 @@ def register(
     excluded: Sequence[str],
     threads: int,
 ) -> None:
-    """Insert the worker's row; its lease begins. Safe to repeat when the answer was lost."""
+    """Insert the worker's row, with the names of the tasks that it knows; its lease begins.
+
+    Safe to repeat when the answer was lost.
+    """
     _execute(
         using,
         REGISTER,
@@ -79,6 +83,7 @@ def register(
         queues=None if queues is None else list(queues),
         excluded=list(excluded),
         threads=threads,
+        tasks=registry.known_names(),
     )
 
 

@@ -56,6 +56,26 @@ SELECT names.name, coalesce(ready.jobs, 0), coalesce(running.jobs, 0), coalesce(
  ORDER BY names.name
 """
 
+# {0} is the SQL of a task's name.
+KNOWS = "(worker.tasks IS NULL OR {0} = ANY(worker.tasks))"
+# Of millions, some of each kind are looked at: what no worker knows is put back time and again, and so comes soon.
+_SOME = "(SELECT task, queue_name FROM django_reliable_jobs_job job WHERE {} LIMIT %(looked_at)s)"
+UNKNOWN_TASKS = f"""
+WITH waiting AS (
+    SELECT task, queue_name, count(*) AS jobs
+      FROM ({_SOME.format("status = 'SCHEDULED' ORDER BY run_after, id")}
+             UNION ALL {_SOME.format(IS_READY)} UNION ALL {_SOME.format(IS_LIMITED)}) job GROUP BY task, queue_name
+), alive AS (
+    SELECT queues, excluded_queues, tasks FROM django_reliable_jobs_worker worker WHERE {IS_ALIVE}
+)
+SELECT waiting.task, waiting.queue_name, waiting.jobs FROM waiting
+ WHERE EXISTS (SELECT 1 FROM alive worker WHERE {SERVES.format("waiting.queue_name")})
+   AND NOT EXISTS (SELECT 1 FROM alive worker
+                    WHERE {SERVES.format("waiting.queue_name")} AND {KNOWS.format("waiting.task")})
+ ORDER BY waiting.task, waiting.queue_name
+"""
+MOST_LOOKED_AT = 10_000
+
 DEAD_BY_TASK = """
 SELECT task, count(*) FROM django_reliable_jobs_job WHERE status = 'DEAD' GROUP BY task ORDER BY count(*) DESC, task
 """
@@ -133,6 +153,22 @@ def with_pause(queues: QuerySet[Queue]) -> QuerySet[Any]:
     """Add to each queue whether its pause is in force now."""
     has_run_out = Q(resume_at__isnull=False, resume_at__lte=Now())
     return queues.annotate(is_paused=Q(paused_at__isnull=False) & ~has_run_out)
+
+
+@dataclass(frozen=True)
+class UnknownTasks:
+    """Jobs that wait for a worker that serves their queue and knows their task, while none does; `jobs` at least."""
+
+    task: str
+    queue_name: str
+    jobs: int
+
+
+def unknown_tasks(using: str) -> list[UnknownTasks]:
+    """Return the tasks of waiting jobs that none of the workers of their queue knew at its start."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(UNKNOWN_TASKS, {"looked_at": MOST_LOOKED_AT})
+        return [UnknownTasks(*row) for row in cursor.fetchall()]
 
 
 def dead_by_task(using: str) -> dict[str, int]:

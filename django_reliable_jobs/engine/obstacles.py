@@ -11,6 +11,7 @@ from django_reliable_jobs import clock, registry
 from django_reliable_jobs.engine.claim import IS_LIMITED, IS_READY
 from django_reliable_jobs.engine.inspection import (
     IS_ALIVE,
+    KNOWS,
     SERVES,
     as_local,
     as_pause,
@@ -29,13 +30,14 @@ MOST_HOLDERS = 10
 SURROUNDINGS = f"""
 SELECT {NOW}, queue.is_paused, queue.paused_at, queue.resume_at, queue.concurrency,
        (SELECT count(*) FROM django_reliable_jobs_job job WHERE job.status = 'RUNNING' AND job.queue_name = %(queue)s),
-       alive.workers, alive.serving, alive.threads,
+       alive.workers, alive.serving, alive.knowing, alive.threads,
        (SELECT count(*) FROM django_reliable_jobs_job job
          WHERE job.status = 'RUNNING' AND job.worker_id = ANY(alive.serving_ids))
   FROM (SELECT count(*) AS workers, count(*) FILTER (WHERE serves) AS serving,
+               count(*) FILTER (WHERE serves AND knows) AS knowing,
                coalesce(sum(threads) FILTER (WHERE serves), 0) AS threads,
                coalesce(array_agg(id) FILTER (WHERE serves), ARRAY[]::bigint[]) AS serving_ids
-          FROM (SELECT id, threads, {SERVES.format("%(queue)s")} AS serves
+          FROM (SELECT id, threads, {SERVES.format("%(queue)s")} AS serves, {KNOWS.format("%(task)s")} AS knows
                   FROM django_reliable_jobs_worker worker WHERE {IS_ALIVE}) worker) alive
        LEFT JOIN (SELECT queue.*, {IS_PAUSED} AS is_paused FROM django_reliable_jobs_queue queue
                    WHERE queue.name = %(queue)s) queue ON true
@@ -78,6 +80,7 @@ class _Surroundings(NamedTuple):
     running: int  # in the queue
     alive: int
     serving: int
+    knowing: int  # of those that serve
     threads: int  # of those that serve
     busy: int
 
@@ -87,7 +90,7 @@ def explain_waiting(using: str, job: Job) -> list[str]:
     if job.status not in (Job.Status.READY, Job.Status.SCHEDULED):
         return []
     with connections[using].cursor() as cursor:
-        cursor.execute(SURROUNDINGS, {"moment": clock.moment(), "queue": job.queue_name})
+        cursor.execute(SURROUNDINGS, {"moment": clock.moment(), "queue": job.queue_name, "task": job.task})
         around = _Surroundings._make(cursor.fetchone())
     sentences = [*_in_the_row(using, job, around.now), *_in_the_code(job), *_in_the_queue(job, around)]
     everything = pause_of_all(using)
@@ -99,6 +102,11 @@ def explain_waiting(using: str, job: Job) -> list[str]:
         sentences.append(
             f"Workers are running ({around.alive}), but none serves its queue."
             f" Start one that does: `manage.py runworker --queue {job.queue_name}`."
+        )
+    elif not around.knowing:
+        sentences.append(
+            f"None of the workers that serve its queue ({around.serving}) knew its task when it started: is the"
+            " release that declares it deployed, and were they started anew?"
         )
     elif job.status == Job.Status.READY and not around.is_paused and everything is None:
         sentences += [*_in_its_limits(using, job), *_in_the_line(using, job, around)]

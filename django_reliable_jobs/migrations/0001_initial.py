@@ -411,6 +411,7 @@ class Migration(migrations.Migration):
                     django_reliable_jobs.models.fleet.TextArrayField(db_default=[], verbose_name="except"),
                 ),
                 ("threads", models.IntegerField(verbose_name="threads")),
+                ("tasks", django_reliable_jobs.models.fleet.TextArrayField(null=True, verbose_name="tasks")),
                 (
                     "started_at",
                     models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), verbose_name="started"),

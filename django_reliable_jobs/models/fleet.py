@@ -129,6 +129,7 @@ class Worker(models.Model):
     queues = TextArrayField(_("queues"), null=True)  # None: all
     excluded_queues = TextArrayField(_("except"), db_default=[])
     threads = models.IntegerField(_("threads"))
+    tasks = TextArrayField(_("tasks"), null=True)  # names and aliases that it knew at its start; None: not told
     started_at = models.DateTimeField(_("started"), db_default=Now())
     heartbeat_at = models.DateTimeField(_("last heartbeat"), db_default=Now())
     expires_at = models.DateTimeField(_("lease ends"))

@@ -16,7 +16,7 @@ from django_reliable_jobs.models import Job
 from django_reliable_jobs.testing import run_jobs
 from tests import tasks
 from tests.edges.jobs_command import Terminal, failing, jobs, jobs_json
-from tests.states import a_dead_job, a_finished_job, a_running_job
+from tests.states import a_dead_job, a_finished_job, a_running_job, a_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -42,6 +42,19 @@ class TestStatus:
         assert [line.split()[-1] for line in text.splitlines() if line.startswith("default")] == ["paused"]
         assert next(line for line in text.splitlines() if line.startswith("mail")).endswith("no worker serves it")
         assert "No worker is running. Start one: manage.py runworker" in text
+
+    def test_it_names_tasks_that_no_worker_knows(self) -> None:
+        a_worker(tasks=["tests.tasks.nothing"])
+        tasks.nothing.enqueue()
+        assert "no worker of their queue knows" not in jobs("status")
+        Job.objects.create(task="gone.\x1b[2J")
+        for number in range(5):
+            Job.objects.create(task=f"lost.{number}")
+        text = jobs("status")
+        assert "Tasks that no worker of their queue knows; is the release that declares them deployed?" in text
+        assert "       1  gone.\\x1b[2J in default" in text
+        assert "       1  lost.3 in default" in text and "lost.4" not in text and "and 1 more" in text
+        assert {"task": "lost.4", "queue_name": "default", "jobs": 1} in jobs_json("status")["unknown_tasks"]
 
     def test_a_script_reads_it_as_json(self) -> None:
         a_running_job()

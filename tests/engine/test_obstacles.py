@@ -6,8 +6,9 @@ import pytest
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from django_reliable_jobs import registry
 from django_reliable_jobs.engine import inspection, lifecycle, obstacles, queues
-from django_reliable_jobs.models import Job, Limit, Pace, Queue
+from django_reliable_jobs.models import Job, Limit, Pace, Queue, Worker
 from django_reliable_jobs.testing import at, run_jobs
 from tests import tasks
 from tests.states import a_worker, claim_one
@@ -80,6 +81,51 @@ def test_a_job_whose_task_no_worker_knew_says_so_twice_over() -> None:
     sentences = " ".join(explain(job))
     assert "no worker that claimed it knows the task 'tests.tasks.efect'" in sentences
     assert "did you mean 'tests.tasks.effect'?" in sentences
+
+
+@pytest.mark.django_db
+def test_a_job_says_that_no_worker_of_its_queue_knows_its_task() -> None:
+    a_worker(tasks=["tests.tasks.effect"])
+    a_worker(serves=["mail"], tasks=["tests.tasks.nothing"])
+    a_worker(tasks=["tests.tasks.nothing"], lost_at=Now())
+    job = tasks.nothing.enqueue()
+    [sentence] = explain(job)
+    assert sentence.startswith("None of the workers that serve its queue (1) knew its task when it started")
+    a_worker(tasks=["tests.tasks.nothing"])
+    assert explain(job) == ["Nothing is in its way: a worker takes it at its next look."]
+
+
+@pytest.mark.django_db
+def test_a_worker_that_starts_tells_every_name_of_its_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry._tasks, "tests.tasks.an_old_name", tasks.nothing)
+    a_worker()
+    assert set(registry._tasks) == set(Worker.objects.get().tasks)
+    renamed = Job.objects.create(task="tests.tasks.an_old_name")
+    assert explain(renamed) == ["Nothing is in its way: a worker takes it at its next look."]
+
+
+@pytest.mark.django_db
+def test_tasks_that_no_worker_of_their_queue_knows_are_found_whatever_their_jobs_wait_for() -> None:
+    a_worker(tasks=["known"])
+    for changes in ({}, {"status": "SCHEDULED"}, {"concurrency_key": "crm"}, {"queue_name": "mail"}):
+        Job.objects.create(task="unknown", **changes)
+    Job.objects.create(task="known")
+    found = inspection.unknown_tasks("default")
+    assert [(each.task, each.queue_name, each.jobs) for each in found] == [
+        ("unknown", "default", 3),
+        ("unknown", "mail", 1),
+    ]
+    a_worker(serves=["mail"], tasks=["unknown"])
+    assert [(each.queue_name, each.jobs) for each in inspection.unknown_tasks("default")] == [("default", 3)]
+    a_worker(tasks=["unknown"], is_stopping=True)
+    assert inspection.unknown_tasks("default")
+
+
+@pytest.mark.django_db
+def test_without_a_worker_that_serves_its_queue_no_task_is_called_unknown() -> None:
+    Job.objects.create(task="unknown")
+    a_worker(serves=["mail"], tasks=[])
+    assert inspection.unknown_tasks("default") == []
 
 
 @pytest.mark.django_db

@@ -6,14 +6,14 @@ from dataclasses import asdict
 from typing import Any
 
 from django_reliable_jobs.engine import inspection, limits
-from django_reliable_jobs.engine.inspection import QueueStatus, WorkerStatus, as_local, as_pause
+from django_reliable_jobs.engine.inspection import QueueStatus, UnknownTasks, WorkerStatus, as_local, as_pause
 from django_reliable_jobs.management.jobs.arguments import Options, Verbs, add_verb
 from django_reliable_jobs.management.jobs.limiting import limit_data, limit_lines
 from django_reliable_jobs.management.jobs.moments import span
 from django_reliable_jobs.management.jobs.report import Report, printable, table
 from django_reliable_jobs.models import Queue
 
-MOST_DEAD_TASKS = 5
+MOST_DEAD_TASKS = MOST_UNKNOWN_TASKS = 5
 
 _STATES = {"silent": "silent: its lease ran out", "lost": "lost: its jobs are being taken back"}
 
@@ -25,12 +25,14 @@ def add_status(verbs: Verbs) -> None:
 def status(using: str, options: Options) -> Report:
     queues, workers = inspection.queues(using), inspection.workers(using)
     dead, everything = inspection.dead_by_task(using), inspection.pause_of_all(using)
+    unknown = inspection.unknown_tasks(using)
     waited_for = [each for each in limits.statuses(using) if each.waiting]
     return Report(
         data={
             "all_paused_at": None if everything is None else everything.paused_at,
             "queues": [_queue_data(each) for each in queues],
             "limits": [limit_data(each) for each in waited_for],
+            "unknown_tasks": [asdict(each) for each in unknown],
             "workers": [_worker_data(each) for each in workers],
             "dead": {"total": sum(dead.values()), "by_task": dead},
         },
@@ -41,6 +43,7 @@ def status(using: str, options: Options) -> Report:
             *([*limit_lines(waited_for, options["width"]), ""] if waited_for else []),
             *_worker_lines(workers, options["width"]),
             "",
+            *_unknown_lines(unknown),
             *_dead_lines(dead),
         ],
     )
@@ -98,6 +101,17 @@ def _worker_lines(workers: list[WorkerStatus], width: int | None) -> list[str]:
 def _served(worker: WorkerStatus) -> str:
     served = "all" if worker.queues is None else ", ".join(worker.queues)
     return f"{served} except {', '.join(worker.excluded_queues)}" if worker.excluded_queues else served
+
+
+def _unknown_lines(unknown: list[UnknownTasks]) -> list[str]:
+    if not unknown:
+        return []
+    lines = ["Tasks that no worker of their queue knows; is the release that declares them deployed?"]
+    shown = unknown[:MOST_UNKNOWN_TASKS]
+    lines += [f"  {each.jobs:>6}  {printable(each.task)} in {printable(each.queue_name)}" for each in shown]
+    return (
+        [*lines, f"          and {len(unknown) - len(shown)} more", ""] if len(unknown) > len(shown) else [*lines, ""]
+    )
 
 
 def _dead_lines(dead: dict[str, int]) -> list[str]:
