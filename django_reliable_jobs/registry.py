@@ -248,10 +248,22 @@ def get(name: str) -> Task[..., Any]:
     """Return the task declared under this name or alias. Raises UnknownTask, which suggests the nearest name."""
     declared = _tasks.get(name)
     if declared is None:
-        close = get_close_matches(name, _tasks, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "is its module among the `tasks` modules or TASK_MODULES?"
+        near = _nearest(name)
+        hint = f"did you mean {near!r}?" if near else "is its module among the `tasks` modules or TASK_MODULES?"
         raise UnknownTask(f"no task is declared under the name {name!r}: {hint}")
     return declared
+
+
+def _nearest(name: str) -> str | None:
+    """Return the name that may have been meant: one of which this is the end, one that is near, one of a near end."""
+    names = [*_tasks, *(declared.name for declared in all_tasks())]  # rather than an alias, the name
+    by_end = {each.rpartition(".")[2]: each for each in names}
+    if name in by_end:
+        return by_end[name]
+    if near := get_close_matches(name, _tasks, n=1):
+        return near[0]
+    ends = get_close_matches(name.rpartition(".")[2], by_end, n=1)
+    return by_end[ends[0]] if ends else None
 
 
 def all_tasks() -> list[Task[..., Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.forms.models import BaseInlineFormSet
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
@@ -92,7 +92,7 @@ class JobAdmin(ReadOnlyAdmin):
     list_display_links = ("id", "task_name")
     list_filter = (StatusFilter,)
     search_fields = ("id", "task")  # for the box; get_search_results says what it does
-    search_help_text = _("An id, or the beginning of a task's name")
+    search_help_text = _("An id, or the beginning or the end of a task's name: shop.tasks, or add")
     ordering = ("-id",)
     fieldsets = (
         (None, {"fields": ("task", "status", "reason", "arguments", "keyword_arguments", "returned")}),
@@ -114,11 +114,13 @@ class JobAdmin(ReadOnlyAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Job], search_term: str
     ) -> tuple[QuerySet[Job], bool]:
-        """Find an id exactly, else tasks by the beginning of their name: no join, so no DISTINCT."""
+        """Find an id exactly, else tasks by the beginning or the last parts of their name: no join, so no DISTINCT."""
         term = search_term.strip()
         if term.isascii() and term.isdigit() and len(term) <= LONGEST_ID:
             return queryset.filter(pk=int(term)), False
-        return (queryset.filter(task__startswith=term) if term else queryset), False
+        if term:
+            queryset = queryset.filter(Q(task__startswith=term) | Q(task__endswith=f".{term}"))
+        return queryset, False
 
     @admin.display(description=_("task"))
     def task_name(self, job: Job) -> SafeString:

@@ -104,9 +104,10 @@ def _merge(using: str, row: Schedule, declared: DeclaredSchedule) -> Change:
 
 def _report(changes: list[Change]) -> None:
     for each in changes:
+        details = f" ({', '.join(each.details)})" if each.details else ""
         if each.action in ("taken", "invalid"):
-            logger.error("schedule %s: %s", each.name, "; ".join(each.details))
+            logger.error("schedule %s: left alone%s", each.name, details)
         elif each.action != "unchanged":
-            logger.info("schedule %s: %s %s", each.name, each.action, ", ".join(each.details))
+            logger.info("schedule %s: %s%s", each.name, each.action, details)
         if each.overridden:
             logger.info("schedule %s: overridden by an operator: %s", each.name, ", ".join(each.overridden))

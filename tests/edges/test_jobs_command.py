@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import io
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection, transaction
 from django.db.models.functions import Now
@@ -113,7 +115,8 @@ class TestList:
         assert " ago" in jobs("list", "--status", "SUCCEEDED")
 
     def test_a_filter_by_a_task_that_is_not_declared_says_so(self) -> None:
-        assert "did you mean 'tests.tasks.nothing'?" in jobs("list", "--task", "tests.tasks.nothin")
+        for name in ("tests.tasks.nothin", "nothing", "nothin", "old.nothing"):
+            assert "did you mean 'tests.tasks.nothing'?" in jobs("list", "--task", name)
 
     def test_a_terminal_of_100_columns_gets_no_longer_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("COLUMNS", "100")
@@ -197,6 +200,13 @@ class TestShow:
 
 
 class TestCommand:
+    def test_without_a_verb_it_shows_its_help_and_fails(self) -> None:
+        told = io.StringIO()
+        with pytest.raises(CommandError, match=r"Name a verb: manage\.py jobs status") as caught:
+            call_command("jobs", stderr=told)
+        assert caught.value.returncode == 2
+        assert "Show what is in the queues and who works on them." in told.getvalue()
+
     def test_an_unknown_database_is_named_with_those_that_exist(self) -> None:
         assert failing("status", "--database", "shard")[1] == (
             "There is no database 'shard' in DATABASES; the aliases are default."

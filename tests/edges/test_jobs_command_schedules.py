@@ -89,7 +89,9 @@ class TestCheck:
         tick(at=on(2, 1))
         printed, failure = failing("check")
         assert "The schedule hourly is broken since 2026-03-02 01:00:00 UTC: UnknownTask" in printed
-        assert failure == "1 things need attention."
+        assert failure == "1 thing needs attention."
+        Schedule.objects.create(**{**Schedule.objects.values().get(), "id": None, "name": "another"})
+        assert failing("check")[1] == "2 things need attention."
 
     def test_moved_runs_do(self) -> None:
         schedule = a_schedule(since=on(2, 0, 10))

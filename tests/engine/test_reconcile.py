@@ -162,6 +162,20 @@ class TestDeclaration:
             assert scheduled(NIGHTLY)(tasks.nothing) is tasks.nothing
 
 
+def test_the_log_tells_what_became_of_each(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "django_reliable_jobs")
+    sync(("nightly", NIGHTLY, {}), ("second", NIGHTLY, {}))
+    a_schedule(name="mine")
+    sync(("nightly", NIGHTLY, {"overlap": "queue"}), ("mine", NIGHTLY, {}))
+    assert caplog.messages == [
+        "schedule nightly: created",
+        "schedule second: created",
+        "schedule mine: left alone (an operator made a schedule of this name; the code's is left out)",
+        "schedule nightly: changed (overlap)",
+        "schedule second: paused (its declaration is gone from the code)",
+    ]
+
+
 class TestMigrate:
     def test_migrate_follows_the_code(self) -> None:
         with only_declared(("nightly", NIGHTLY, {})):

@@ -97,6 +97,12 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
         registry.get("zzz")
 
 
+def test_a_name_that_was_given_by_its_end_is_answered_with_the_whole() -> None:
+    for name in ("charge", "chrge", "an.old.place.charge"):
+        with pytest.raises(UnknownTask, match=r"did you mean 'tests\.unit\.test_registry\.charge'\?"):
+            registry.get(name)
+
+
 @pytest.mark.parametrize("options", [{"name": "old.charge"}, {"aliases": ["tests.unit.test_registry.charge"]}])
 def test_two_tasks_can_not_claim_one_name(options: dict[str, Any]) -> None:
     before = dict(registry._tasks)

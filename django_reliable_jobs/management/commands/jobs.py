@@ -38,11 +38,15 @@ class Command(BaseCommand):
     help = "Look at jobs, queues and workers, and act on them."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        verbs = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
+        self.full_help = parser.format_help
+        verbs = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB")
         for add in VERBS:
             add(verbs)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["verb"] is None:
+            self.stderr.write(self.full_help())
+            raise CommandError("Name a verb: manage.py jobs status", returncode=2)
         width = shutil.get_terminal_size().columns if self.stdout.isatty() else None
         report = _answer(_database(options["database"]), {**options, "width": width})
         lines = [report.as_json()] if options["json"] else report.lines

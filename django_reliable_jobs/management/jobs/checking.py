@@ -28,8 +28,12 @@ def check(using: str, options: Options) -> Report:
     return Report(
         {"problems": [vars(problem) for problem in problems]},
         [problem.sentence for problem in problems] or ["Nothing needs attention."],
-        failure=f"{len(problems)} things need attention." if problems else None,
+        failure=_count(len(problems)) if problems else None,
     )
+
+
+def _count(problems: int) -> str:
+    return "1 thing needs attention." if problems == 1 else f"{problems} things need attention."
 
 
 def broken_schedules(using: str) -> list[Problem]:
