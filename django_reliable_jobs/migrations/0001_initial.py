@@ -154,6 +154,7 @@ class Migration(migrations.Migration):
                 ("pid", models.IntegerField(verbose_name="process")),
                 ("elected_at", models.DateTimeField(verbose_name="elected")),
                 ("expires_at", models.DateTimeField(verbose_name="term ends")),
+                ("clock_offset", models.FloatField(null=True, verbose_name="clock ahead by (seconds)")),
             ],
             options={
                 "verbose_name": "leader",
@@ -197,6 +198,79 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="MinuteCount",
+            fields=[
+                (
+                    "pk",
+                    models.CompositePrimaryKey(
+                        "minute",
+                        "queue_name",
+                        "task",
+                        "outcome",
+                        blank=True,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                ("minute", models.DateTimeField(verbose_name="minute")),
+                ("queue_name", models.CharField(max_length=64, verbose_name="queue")),
+                ("task", models.CharField(max_length=255, verbose_name="task")),
+                (
+                    "outcome",
+                    models.CharField(
+                        choices=[
+                            ("succeeded", "succeeded"),
+                            ("failed", "failed, tried again"),
+                            ("dead", "dead"),
+                            ("cancelled", "cancelled"),
+                            ("snoozed", "snoozed"),
+                            ("interrupted", "interrupted"),
+                            ("lost", "lost"),
+                            ("unknown", "task not known"),
+                        ],
+                        max_length=11,
+                        verbose_name="outcome",
+                    ),
+                ),
+                ("count", models.BigIntegerField(verbose_name="attempts")),
+                ("seconds", models.FloatField(verbose_name="seconds that they ran")),
+            ],
+            options={
+                "verbose_name": "count of a minute",
+                "verbose_name_plural": "counts of minutes",
+            },
+        ),
+        migrations.CreateModel(
+            name="Notice",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("channel", models.CharField(max_length=64, verbose_name="channel")),
+                (
+                    "event",
+                    models.CharField(
+                        choices=[("opened", "opened"), ("repeated", "still open"), ("resolved", "resolved")],
+                        max_length=8,
+                        verbose_name="event",
+                    ),
+                ),
+                (
+                    "created_at",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), verbose_name="since"),
+                ),
+                (
+                    "due_at",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), verbose_name="due"),
+                ),
+                ("tries", models.PositiveSmallIntegerField(db_default=0, verbose_name="tries")),
+                ("error", models.TextField(db_default="", verbose_name="error")),
+            ],
+            options={
+                "verbose_name": "notice",
+                "verbose_name_plural": "notices",
+            },
+        ),
+        migrations.CreateModel(
             name="Pace",
             fields=[
                 ("key", models.CharField(max_length=255, primary_key=True, serialize=False, verbose_name="key")),
@@ -205,6 +279,23 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "pace",
                 "verbose_name_plural": "paces",
+            },
+        ),
+        migrations.CreateModel(
+            name="Pulse",
+            fields=[
+                ("task", models.CharField(max_length=255, primary_key=True, serialize=False, verbose_name="task")),
+                (
+                    "watched_since",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), verbose_name="watched since"
+                    ),
+                ),
+                ("succeeded_at", models.DateTimeField(null=True, verbose_name="last success")),
+            ],
+            options={
+                "verbose_name": "pulse",
+                "verbose_name_plural": "pulses",
             },
         ),
         migrations.CreateModel(
@@ -289,6 +380,13 @@ class Migration(migrations.Migration):
                 ("next_run_at", models.DateTimeField(null=True, verbose_name="next run")),
                 ("horizon", models.DateTimeField(null=True, verbose_name="horizon")),
                 ("planned", models.JSONField(default=list, verbose_name="next runs when last decided")),
+                (
+                    "watched_since",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), verbose_name="watched since"
+                    ),
+                ),
+                ("succeeded_at", models.DateTimeField(null=True, verbose_name="last success")),
                 ("error", models.TextField(blank=True, default="", verbose_name="error")),
                 ("error_at", models.DateTimeField(null=True, verbose_name="broken since")),
                 ("retry_at", models.DateTimeField(null=True, verbose_name="tried again")),
@@ -426,10 +524,87 @@ class Migration(migrations.Migration):
                 ("lost_at", models.DateTimeField(null=True, verbose_name="declared lost")),
                 ("is_idle", models.BooleanField(db_default=False, verbose_name="idle")),
                 ("is_stopping", models.BooleanField(db_default=False, verbose_name="stopping")),
+                ("clock_offset", models.FloatField(null=True, verbose_name="clock ahead by (seconds)")),
             ],
             options={
                 "verbose_name": "worker",
                 "verbose_name_plural": "workers",
+            },
+        ),
+        migrations.CreateModel(
+            name="Alert",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("schedule_silent", "schedule without success"),
+                            ("schedule_broken", "schedule that can't be decided"),
+                            ("schedule_failing", "schedule that fails again and again"),
+                            ("schedule_overdue", "slot that nobody decides"),
+                            ("schedule_moved", "schedule whose next runs moved"),
+                            ("slot_missed", "missed slot"),
+                            ("no_scheduler", "no scheduler"),
+                            ("task_silent", "task without success"),
+                            ("task_unknown", "task that no worker knows"),
+                            ("dead_letters", "new dead letters"),
+                            ("runs_long", "job that runs too long"),
+                            ("queue_ageing", "queue in which jobs wait too long"),
+                            ("queue_unserved", "queue that no worker serves"),
+                            ("worker_lost", "lost worker"),
+                            ("undo_failed", "undo that failed"),
+                            ("old_transaction", "old transaction that holds back vacuum"),
+                            ("clock_off", "host whose clock is off"),
+                        ],
+                        max_length=32,
+                        verbose_name="kind",
+                    ),
+                ),
+                ("subject", models.CharField(max_length=255, verbose_name="subject")),
+                (
+                    "severity",
+                    models.CharField(
+                        choices=[("warning", "warning"), ("critical", "critical")],
+                        max_length=8,
+                        verbose_name="severity",
+                    ),
+                ),
+                ("message", models.TextField(verbose_name="message")),
+                ("count", models.PositiveIntegerField(db_default=1, verbose_name="count")),
+                (
+                    "opened_at",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), verbose_name="since"),
+                ),
+                (
+                    "seen_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), verbose_name="last change"
+                    ),
+                ),
+                ("told_at", models.DateTimeField(null=True, verbose_name="last told")),
+                ("resolved_at", models.DateTimeField(null=True, verbose_name="resolved")),
+                ("acknowledged_at", models.DateTimeField(null=True, verbose_name="acknowledged")),
+                ("acknowledged_by", models.CharField(db_default="", max_length=150, verbose_name="acknowledged by")),
+            ],
+            options={
+                "verbose_name": "alert",
+                "verbose_name_plural": "alerts",
+                "ordering": ["-opened_at", "-id"],
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("resolved_at__isnull", False)),
+                        fields=["resolved_at"],
+                        name="reliable_alert_resolved",
+                    )
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("resolved_at__isnull", True)),
+                        fields=("kind", "subject"),
+                        name="reliable_alert_open_once",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
@@ -671,6 +846,16 @@ class Migration(migrations.Migration):
                 name="reliable_limit_override_is_complete",
             ),
         ),
+        migrations.AddField(
+            model_name="notice",
+            name="alert",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="notices",
+                to="django_reliable_jobs.alert",
+                verbose_name="alert",
+            ),
+        ),
         migrations.AddConstraint(
             model_name="queue",
             constraint=models.CheckConstraint(
@@ -814,5 +999,9 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="checkpoint",
             constraint=models.UniqueConstraint(fields=("job", "run", "name"), name="reliable_checkpoint_once"),
+        ),
+        migrations.AddIndex(
+            model_name="notice",
+            index=models.Index(fields=["channel", "due_at"], name="reliable_notice_due"),
         ),
     ]

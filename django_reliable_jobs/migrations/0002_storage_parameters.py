@@ -20,6 +20,7 @@ ALTER TABLE django_reliable_jobs_worker SET (
 ALTER TABLE django_reliable_jobs_pace SET (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, fillfactor = 50
 );
+ALTER TABLE django_reliable_jobs_minutecount SET (fillfactor = 70);
 """
 
 RESET = """
@@ -33,6 +34,7 @@ ALTER TABLE django_reliable_jobs_worker RESET (
 ALTER TABLE django_reliable_jobs_pace RESET (
     autovacuum_vacuum_scale_factor, autovacuum_vacuum_threshold, fillfactor
 );
+ALTER TABLE django_reliable_jobs_minutecount RESET (fillfactor);
 """
 
 

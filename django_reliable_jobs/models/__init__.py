@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from django_reliable_jobs.models.alert import Alert, Notice
+from django_reliable_jobs.models.counter import MinuteCount, Pulse
 from django_reliable_jobs.models.fleet import Leader, Limit, Pace, Queue, Worker
 from django_reliable_jobs.models.job import Attempt, CancelRequest, Checkpoint, Job
 from django_reliable_jobs.models.schedule import Schedule, Slot, SlotRange
 
 __all__ = [
+    "Alert",
     "Attempt",
     "CancelRequest",
     "Checkpoint",
     "Job",
     "Leader",
     "Limit",
+    "MinuteCount",
+    "Notice",
     "Pace",
+    "Pulse",
     "Queue",
     "Schedule",
     "Slot",

@@ -136,6 +136,7 @@ class Worker(models.Model):
     lost_at = models.DateTimeField(_("declared lost"), null=True)
     is_idle = models.BooleanField(_("idle"), db_default=False)
     is_stopping = models.BooleanField(_("stopping"), db_default=False)
+    clock_offset = models.FloatField(_("clock ahead by (seconds)"), null=True)  # of the host's, beside the database's
 
     class Meta:
         verbose_name = _("worker")
@@ -158,6 +159,7 @@ class Leader(models.Model):
     pid = models.IntegerField(_("process"))
     elected_at = models.DateTimeField(_("elected"))
     expires_at = models.DateTimeField(_("term ends"))
+    clock_offset = models.FloatField(_("clock ahead by (seconds)"), null=True)
 
     class Meta:
         verbose_name = _("leader")

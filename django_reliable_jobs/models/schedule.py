@@ -64,6 +64,8 @@ class Schedule(models.Model):
     next_run_at = models.DateTimeField(_("next run"), null=True)
     horizon = models.DateTimeField(_("horizon"), null=True)  # of slots up to here the rows may be gone
     planned = models.JSONField(_("next runs when last decided"), default=list)
+    watched_since = models.DateTimeField(_("watched since"), db_default=Now())  # its making, or the end of a pause
+    succeeded_at = models.DateTimeField(_("last success"), null=True)  # of the jobs that may have been pruned
     error = models.TextField(_("error"), blank=True, default="")
     error_at = models.DateTimeField(_("broken since"), null=True)
     retry_at = models.DateTimeField(_("tried again"), null=True)
