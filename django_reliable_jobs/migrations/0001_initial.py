@@ -282,6 +282,24 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="Progress",
+            fields=[
+                ("token", models.BigIntegerField(primary_key=True, serialize=False, verbose_name="token")),
+                ("run", models.SmallIntegerField(verbose_name="run")),
+                ("claim", models.IntegerField(verbose_name="claim")),
+                ("done", models.BigIntegerField(verbose_name="done")),
+                ("total", models.BigIntegerField(null=True, verbose_name="total")),
+                ("skipped", models.BigIntegerField(db_default=0, verbose_name="skipped")),
+                ("rate", models.FloatField(null=True, verbose_name="per second")),
+                ("message", models.TextField(db_default="", verbose_name="message")),
+                ("told_at", models.DateTimeField(verbose_name="told")),
+            ],
+            options={
+                "verbose_name": "progress",
+                "verbose_name_plural": "progress",
+            },
+        ),
+        migrations.CreateModel(
             name="Pulse",
             fields=[
                 ("task", models.CharField(max_length=255, primary_key=True, serialize=False, verbose_name="task")),
@@ -854,6 +872,17 @@ class Migration(migrations.Migration):
                 related_name="notices",
                 to="django_reliable_jobs.alert",
                 verbose_name="alert",
+            ),
+        ),
+        migrations.AddField(
+            model_name="progress",
+            name="job",
+            field=models.ForeignKey(
+                db_constraint=False,
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="progress",
+                to="django_reliable_jobs.job",
+                verbose_name="job",
             ),
         ),
         migrations.AddConstraint(
