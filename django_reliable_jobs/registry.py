@@ -255,15 +255,12 @@ def get(name: str) -> Task[..., Any]:
 
 
 def _nearest(name: str) -> str | None:
-    """Return the name that may have been meant: one of which this is the end, one that is near, one of a near end."""
-    names = [*_tasks, *(declared.name for declared in all_tasks())]  # rather than an alias, the name
-    by_end = {each.rpartition(".")[2]: each for each in names}
-    if name in by_end:
-        return by_end[name]
-    if near := get_close_matches(name, _tasks, n=1):
-        return near[0]
-    ends = get_close_matches(name.rpartition(".")[2], by_end, n=1)
-    return by_end[ends[0]] if ends else None
+    """Return the task that may have been meant: one with this name's end, with a near name, with a near end."""
+    by_end = {each.rpartition(".")[2]: each for each in _tasks}
+    end = name.rpartition(".")[2]
+    near = [by_end[end]] if end in by_end else get_close_matches(name, _tasks, n=1)
+    near = near or [by_end[each] for each in get_close_matches(end, by_end, n=1)]
+    return _tasks[near[0]].name if near else None
 
 
 def all_tasks() -> list[Task[..., Any]]:
