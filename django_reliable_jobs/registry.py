@@ -24,6 +24,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _tasks: dict[str, Task[..., Any]] = {}
+_finders: list[Callable[[str], Task[..., Any] | None]] = []
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -48,6 +49,8 @@ class Task(Generic[P, R]):
     takes_context: bool = False
     aliases: tuple[str, ...] = ()
     signature: inspect.Signature = field(repr=False)
+    # Told the claimed job and the outcome of each of its attempts, on the job's thread, before that is recorded.
+    on_outcome: Callable[[Any, Any], None] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
@@ -177,12 +180,19 @@ def task(function: Any = None, /, **options: Any) -> Any:
 
 def declare(function: Callable[..., R], *, takes_context: bool = False, **options: Unpack[Options]) -> Task[..., R]:
     """Check a declaration, register it and return the Task. `task` is its decorator form."""
+    declared = build(function, takes_context=takes_context, **options)
+    register(declared)
+    return declared
+
+
+def build(function: Callable[..., R], *, takes_context: bool = False, **options: Unpack[Options]) -> Task[..., R]:
+    """Check a declaration and return the Task, not registered: no worker finds it by its name."""
     declaration.refuse_unknown_options(function, options)
     declaration.check_function(function)
     given: Options = {**DEFAULTS, **options}
     name = f"{function.__module__}.{function.__qualname__}" if given["name"] is None else given["name"]
     check = declaration.Declaration(name)
-    declared: Task[..., R] = Task(
+    return Task(
         function=function,
         name=check.name_of_task(name),
         queue_name=check.queue_name(given["queue_name"]),
@@ -202,11 +212,10 @@ def declare(function: Callable[..., R], *, takes_context: bool = False, **option
         takes_context=check.flag("takes_context", takes_context),
         aliases=check.aliases(given["aliases"]),
     )
-    _register(declared)
-    return declared
 
 
-def _register(declared: Task[..., Any]) -> None:
+def register(declared: Task[..., Any]) -> None:
+    """Let the task be found by its name and aliases. Raises InvalidTask if another one is."""
     for name in (declared.name, *declared.aliases):
         other = _tasks.get(name)
         if other is not None and _place(other) != _place(declared):
@@ -239,9 +248,22 @@ def _check_database(task: str, alias: Any) -> None:
         raise InvalidArguments(f"{task}: jobs need PostgreSQL, but the database {alias!r} is {vendor}")
 
 
+def withdraw(name: str) -> None:
+    """Let no task be found under this name, unless a finder finds it again."""
+    _tasks.pop(name, None)
+
+
+def add_finder(finder: Callable[[str], Task[..., Any] | None]) -> None:
+    """Ask `finder` for the task of a name that is not registered. It must not raise."""
+    _finders.append(finder)
+
+
 def find(name: str) -> Task[..., Any] | None:
     """Return the task declared under this name or alias, or None."""
-    return _tasks.get(name)
+    declared = _tasks.get(name)
+    if declared is None and _finders:
+        return next((found for finder in _finders if (found := finder(name)) is not None), None)
+    return declared
 
 
 def get(name: str) -> Task[..., Any]:

@@ -79,11 +79,24 @@ def execute(job: ClaimedJob, flag: StopFlag, *, using: str, call: CallTask, leav
     except BaseException as error:
         with suppress(Exception):
             leave()
-        return _judge_safely(task, job, flag, error)
+        return _told(task, job, _judge_safely(task, job, flag, error), leave)
     try:
         leave()
     except Exception as error:
-        return _judge_safely(task, job, flag, error)
+        return _told(task, job, _judge_safely(task, job, flag, error), leave)
+    return _told(task, job, outcome, leave)
+
+
+def _told(task: registry.Task[..., Any], job: ClaimedJob, outcome: Outcome, leave: Callable[[], None]) -> Outcome:
+    """Tell the task's own listener the outcome, which it can't change."""
+    if task.on_outcome is not None:
+        try:
+            task.on_outcome(job, outcome)
+            leave()
+        except BaseException:
+            logger.exception("who listens to the task %s failed at the end of its job %s", job.task, job.id)
+            with suppress(Exception):
+                leave()
     return outcome
 
 
@@ -108,8 +121,9 @@ def _perform(task: registry.Task[..., Any], job: ClaimedJob, context: JobContext
     with atomic.succeeding(context.using, job.id, job.token) as record:
         with entered(context):
             result = call(task, args, kwargs)
-        record(None if result is None else _dump_result(task, result), time.monotonic() - started)
-    return RECORDED
+        text = None if result is None else _dump_result(task, result)
+        record(text, time.monotonic() - started)
+    return RECORDED if text is None else replace(RECORDED, result=text)
 
 
 def _dump_result(task: registry.Task[..., Any], result: Any) -> str:
