@@ -11,7 +11,7 @@ from django.db import InterfaceError, OperationalError, connections, transaction
 from django_reliable_jobs import clock
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine.checkpoints import MINE
-from django_reliable_jobs.engine.transaction import LIMIT_IDLE
+from django_reliable_jobs.engine.transaction import LIMIT_IDLE, engine_cursor
 from django_reliable_jobs.exceptions import LeaseLost
 from django_reliable_jobs.models import Job
 
@@ -48,7 +48,7 @@ def succeeding(using: str, job_id: int, token: int) -> Iterator[Callable[[str | 
     def record(result: str | None, started_ago: float) -> None:
         nonlocal recorded
         parameters = {"job_id": job_id, "token": token, "result": result, "started_ago": started_ago}
-        with connections[using].cursor() as cursor:
+        with engine_cursor(using) as cursor:
             cursor.execute(SUCCEED, {**parameters, "moment": clock.moment(), "lease": settings.LEASE_SECONDS})
             if cursor.fetchone() is None:
                 raise LeaseLost(f"job {job_id} was given to another attempt; nothing of this one is written")
@@ -67,7 +67,7 @@ def succeeding(using: str, job_id: int, token: int) -> Iterator[Callable[[str | 
 def was_recorded(using: str, job_id: int, token: int) -> bool:
     """Return whether the success of this attempt was committed by a session that was lost since."""
     connections[using].close()
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(READ_BACK, {"job_id": job_id, "token": token})
         row = cursor.fetchone()
     return row is not None and row[0] == Job.Status.SUCCEEDED

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db import connections
-
 from django_reliable_jobs import clock
 from django_reliable_jobs.engine import slots
 from django_reliable_jobs.engine.slots import NOW
-from django_reliable_jobs.engine.transaction import short_transaction
+from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.exceptions import InvalidSchedule, UnknownSchedule
 from django_reliable_jobs.models import Schedule
 
@@ -61,7 +59,7 @@ def backfill(using: str, schedule_id: int, *, start: datetime, end: datetime, dr
         missing = [slot for slot in wanted if slot not in had_job]
         if dry_run or not missing:
             return Backfill(missing, sorted(had_job), [])
-        with connections[using].cursor() as cursor:
+        with engine_cursor(using) as cursor:
             cursor.execute(TAKE, {"moment": clock.moment(), "id": schedule.pk, "slots": missing})
             taken = sorted(cursor.fetchall())
         made = slots.insert_jobs(using, [{**template, "slot": slot, "id": job_id} for slot, job_id in taken])
@@ -92,6 +90,6 @@ def _wanted(using: str, schedule: Schedule, start: datetime, end: datetime) -> l
 
 
 def _with_job(using: str, schedule: Schedule, wanted: Sequence[datetime]) -> set[datetime]:
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(WITH_JOB, {"id": schedule.pk, "slots": list(wanted)})
         return {slot for (slot,) in cursor.fetchall()}

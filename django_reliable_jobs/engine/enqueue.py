@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from django.db import transaction
-
 from django_reliable_jobs import arguments
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import insert, plain, unique
 from django_reliable_jobs.engine.insert import Call
-from django_reliable_jobs.engine.transaction import default_database
+from django_reliable_jobs.engine.transaction import default_database, short_transaction
 from django_reliable_jobs.exceptions import InvalidArguments
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.registry import Placement, Task
@@ -36,11 +34,11 @@ def enqueue_many(placement: Placement[..., Any], calls: Iterable[Mapping[str, An
     if not calls:
         return []
     if plain.is_plain(placement, shared) and (portions := plain.portions(placement, calls)):
-        with transaction.atomic(using=using, savepoint=False):
+        with short_transaction(using, savepoint=False):
             return plain.insert_many(using, shared, portions)
     checked = [_check_one_of_many(placement, index, call) for index, call in enumerate(calls)]
     # DuplicateJob undoes what was inserted before it; otherwise no savepoint is paid for.
-    with transaction.atomic(using=using, savepoint=placement.task.on_duplicate == "raise"):
+    with short_transaction(using, savepoint=placement.task.on_duplicate == "raise"):
         if checked[0].unique_hash:
             return unique.insert_or_find_many(using, placement.task, shared, checked)
         chunks = insert.chunks(checked, lambda call: call)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django.db import connections
-
 from django_reliable_jobs.engine.claim import CLAIM, Arm, ClaimedJob, claim_parameters
 from django_reliable_jobs.engine.lifecycle import SUCCEED, Ending, succeed_parameters
+from django_reliable_jobs.engine.transaction import engine_cursor
 
 # The finished rows are RUNNING, the claimed ones READY: the two halves never meet.
 EXCHANGE = f"""
@@ -38,7 +37,7 @@ def exchange(
     Atomic: after an error nothing of it happened, or (the connection broke between COMMIT and its answer) all of it.
     """
     parameters = succeed_parameters(successes) | claim_parameters(worker_id, arms, limit=limit, free=free, alone=alone)
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(EXCHANGE, parameters)
         rows = cursor.fetchall()
     written = {row[1] for row in rows if row[0] is None}

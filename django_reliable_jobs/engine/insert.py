@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
-from django.db import connections
 from django.db.models.base import ModelState
 
 from django_reliable_jobs import arguments, clock
 from django_reliable_jobs.conf import settings
+from django_reliable_jobs.engine.transaction import engine_cursor
 from django_reliable_jobs.engine.wakeup import notify_idle
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.registry import Placement, Task
@@ -86,14 +86,14 @@ class Call(NamedTuple):
 
 def insert_one(using: str, shared: Mapping[str, Any], call: Call) -> Job:
     """Insert a job without a unique key."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(INSERT_ONE, {**shared, **call._asdict(), "unique_hash": None})
         return _as_job(using, shared, call, cursor.fetchone())
 
 
 def insert_one_unique(using: str, shared: Mapping[str, Any], call: Call) -> Job | None:
     """Insert a job; None if a live job holds its unique key."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(INSERT_ONE_UNIQUE, {**shared, **call._asdict()})
         row = cursor.fetchone()
     return None if row is None else _as_job(using, shared, call, row)
@@ -101,7 +101,7 @@ def insert_one_unique(using: str, shared: Mapping[str, Any], call: Call) -> Job 
 
 def insert_many(using: str, shared: Mapping[str, Any], calls: Sequence[Call]) -> list[Job]:
     """Insert a job per call, without unique keys, in the order of the calls."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(INSERT_MANY, {**shared, **_columns(calls)})
         rows = sorted(cursor.fetchall())
     return [_as_job(using, shared, call, row) for call, row in zip(calls, rows, strict=True)]
@@ -110,7 +110,7 @@ def insert_many(using: str, shared: Mapping[str, Any], calls: Sequence[Call]) ->
 def insert_many_unique(using: str, shared: Mapping[str, Any], calls: Mapping[int, Call]) -> dict[bytes, Job]:
     """Insert the jobs, given by id, whose unique key no live job holds; return them by key."""
     keys: dict[str, Any] = {"ids": list(calls), "unique_hashes": [call.unique_hash for call in calls.values()]}
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(INSERT_MANY_UNIQUE, {**shared, **keys, **_columns(list(calls.values()))})
         return {bytes(row[1]): _as_job(using, shared, calls[row[0]], row) for row in cursor.fetchall()}
 
@@ -128,7 +128,7 @@ def _columns(calls: Sequence[Call]) -> dict[str, Any]:
 
 def take_ids(using: str, count: int) -> list[int]:
     """Return ids for jobs to be inserted, ascending."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(TAKE_IDS, [count])
         return sorted(job_id for (job_id,) in cursor.fetchall())
 

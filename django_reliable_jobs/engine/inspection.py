@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from django.db import connections
 from django.db.models import Case, Count, F, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
@@ -18,6 +17,7 @@ from django.utils import timezone
 from django_reliable_jobs import clock, registry
 from django_reliable_jobs.engine.claim import IS_LIMITED, IS_READY
 from django_reliable_jobs.engine.queues import ALL, IS_PAUSED
+from django_reliable_jobs.engine.transaction import engine_cursor
 from django_reliable_jobs.models import Attempt, CancelRequest, Job, Queue, Worker
 
 _NOW = "coalesce(%(moment)s::timestamptz, statement_timestamp())"
@@ -117,7 +117,7 @@ class WorkerStatus:
 def queues(using: str) -> list[QueueStatus]:
     """Return every queue that has live jobs, is paused or limited, or is named by a worker or a task; by name."""
     declared = sorted({task.queue_name for task in registry.all_tasks()})
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(QUEUES, {"moment": clock.moment(), "declared": declared})
         return [QueueStatus(*row) for row in cursor.fetchall()]
 
@@ -166,21 +166,21 @@ class UnknownTasks:
 
 def unknown_tasks(using: str) -> list[UnknownTasks]:
     """Return the tasks of waiting jobs that none of the workers of their queue knew at its start."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(UNKNOWN_TASKS, {"looked_at": MOST_LOOKED_AT})
         return [UnknownTasks(*row) for row in cursor.fetchall()]
 
 
 def dead_by_task(using: str) -> dict[str, int]:
     """Return how many dead letters each task has, most first."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(DEAD_BY_TASK)
         return dict(cursor.fetchall())
 
 
 def now(using: str) -> datetime:
     """Return the moment that is now for the jobs: the database's, or the one that a test set."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(f"SELECT {_NOW}", {"moment": clock.moment()})
         moment: datetime = cursor.fetchone()[0]
         return moment

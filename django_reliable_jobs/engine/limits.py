@@ -14,9 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connections
-
 from django_reliable_jobs import clock, registry
+from django_reliable_jobs.engine.transaction import engine_cursor
 from django_reliable_jobs.limits import Concurrency, as_text, default_burst
 
 NOW = "coalesce(%(moment)s::timestamptz, statement_timestamp())"
@@ -161,7 +160,7 @@ def reset(using: str, kind: str, name: str) -> bool:
 
 def statuses(using: str) -> list[LimitStatus]:
     """Return every limit, by name."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(LIST)
         return [
             LimitStatus(kind, name, as_text(*said), None if instead[0] is None else as_text(*instead), running, waiting)
@@ -180,6 +179,6 @@ def _period_and_burst(limit: Any) -> tuple[int | None, int | None]:
 
 
 def _execute(using: str, statement: str, **parameters: Any) -> int:
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(statement, {"moment": clock.moment(), **parameters})
         return int(cursor.rowcount)

@@ -9,8 +9,6 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from django.db import connections
-
 from django_reliable_jobs import clock
 from django_reliable_jobs.engine.claim import IS_LIMITED, IS_OPEN, NOW
 from django_reliable_jobs.engine.limits import (
@@ -22,6 +20,7 @@ from django_reliable_jobs.engine.limits import (
     SECONDS_TO_START,
     TURNS_TAKEN,
 )
+from django_reliable_jobs.engine.transaction import engine_cursor
 
 LINES_WANTED = 50
 LINES_SEEN = 500
@@ -122,7 +121,7 @@ def find_lines(using: str, cursors: Mapping[str, str], *, is_paced: bool = True)
         "most": LINES_SEEN,
         "paced": is_paced,
     }
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(FIND, parameters)
         rows = cursor.fetchall()
     lines = [Line._make(row[:-4]) for row in rows if row[-4] == 0]

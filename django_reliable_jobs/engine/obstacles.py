@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from django.db import connections
-
 from django_reliable_jobs import clock, registry
 from django_reliable_jobs.engine.claim import IS_LIMITED, IS_READY
 from django_reliable_jobs.engine.inspection import (
@@ -21,6 +19,7 @@ from django_reliable_jobs.engine.inspection import (
 from django_reliable_jobs.engine.limits import NOW, PACE, PLACES, PLACES_TAKEN, SECONDS_TO_START
 from django_reliable_jobs.engine.lines import LINE
 from django_reliable_jobs.engine.queues import IS_PAUSED
+from django_reliable_jobs.engine.transaction import engine_cursor
 from django_reliable_jobs.exceptions import UnknownTask
 from django_reliable_jobs.models import Job
 
@@ -89,7 +88,7 @@ def explain_waiting(using: str, job: Job) -> list[str]:
     """Return a sentence for each thing that keeps a READY or SCHEDULED job from running; none for other jobs."""
     if job.status not in (Job.Status.READY, Job.Status.SCHEDULED):
         return []
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(SURROUNDINGS, {"moment": clock.moment(), "queue": job.queue_name, "task": job.task})
         around = _Surroundings._make(cursor.fetchone())
     sentences = [*_in_the_row(using, job, around.now), *_in_the_code(job), *_in_the_queue(job, around)]
@@ -150,7 +149,7 @@ def _in_the_queue(job: Job, around: _Surroundings) -> list[str]:
 def _in_its_limits(using: str, job: Job) -> list[str]:
     if not (job.concurrency_key or job.rate_key or job.serial_key):
         return []
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(LIMITS, {"moment": clock.moment(), "id": job.pk, "shown": MOST_HOLDERS})
         row = cursor.fetchone()
     if row is None:
@@ -174,7 +173,7 @@ def _in_the_line(using: str, job: Job, around: _Surroundings) -> list[str]:
     keys = (job.concurrency_key, job.rate_key, job.serial_key)
     place: dict[str, Any] = {"queue": job.queue_name, "priority": job.priority, "run_after": job.run_after}
     place |= {"id": job.pk, "limit": MOST_AHEAD, "line": "\n".join(key or "" for key in keys)}
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(AHEAD_IN_LINE if any(keys) else AHEAD, place)
         ahead = cursor.fetchone()[0]
     sentences = []

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from django.db import connections
-
 from django_reliable_jobs import arguments
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import insert
 from django_reliable_jobs.engine.insert import Call
+from django_reliable_jobs.engine.transaction import engine_cursor
 from django_reliable_jobs.engine.wakeup import notify_idle
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.registry import Placement
@@ -57,7 +56,7 @@ def is_plain(placement: Placement[..., Any], shared: Mapping[str, Any]) -> bool:
 
 def insert_one(using: str, shared: Mapping[str, Any], call: Call) -> Job:
     """Insert a job."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(INSERT_ONE, {**shared, "args": call.args, "kwargs": call.kwargs})
         job_id, moment, _ = cursor.fetchone()
     args, kwargs = arguments.load(call.args), arguments.load(call.kwargs)
@@ -90,7 +89,7 @@ def insert_many(using: str, shared: Mapping[str, Any], given: Sequence[Portion])
 
 def _insert_portions(using: str, shared: Mapping[str, Any], given: Sequence[Portion]) -> list[Job]:
     inner = ",".join(portion.text[1:-1] for portion in given)
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(INSERT_MANY, {**shared, "calls": f"[{inner}]"})
         ids, moment, _ = cursor.fetchone()
     fields = {**insert.fields_of_new(shared), **_moments(moment)}

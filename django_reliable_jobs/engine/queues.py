@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db import connections
-
 from django_reliable_jobs import clock
+from django_reliable_jobs.engine.transaction import engine_cursor
 from django_reliable_jobs.engine.wakeup import CHANNEL, notify_idle
 
 ALL = "*"  # no queue can have this name: its row stands for all of them
@@ -65,7 +64,7 @@ def pause(using: str, names: Iterable[str], resume_at: datetime | None = None) -
     `resume_at` counts; None is for ever.
     """
     parameters = {"names": sorted(set(names)), "resume_at": resume_at, "moment": clock.moment()}
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(PAUSE, parameters)
         rows = sorted(cursor.fetchall())
     return Paused([name for name, is_new in rows if is_new], [name for name, is_new in rows if not is_new])
@@ -76,7 +75,7 @@ def resume(using: str, names: Iterable[str]) -> list[str]:
 
     ALL ends the pause of all: a queue that was paused by name stays paused.
     """
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(RESUME, {"names": sorted(set(names)), "moment": clock.moment()})
         resumed = sorted(name for name, _ in cursor.fetchall())
         if ALL in resumed:
@@ -86,5 +85,5 @@ def resume(using: str, names: Iterable[str]) -> list[str]:
 
 def limit(using: str, name: str, concurrency: int | None) -> None:
     """Let no more jobs of this queue run at once in the whole fleet; None: any number. What runs ends as usual."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(LIMIT, {"name": name, "concurrency": concurrency})

@@ -17,6 +17,7 @@ from django.db.models import Q
 from django_reliable_jobs import declared_schedules
 from django_reliable_jobs.declared_schedules import DeclaredSchedule
 from django_reliable_jobs.engine import schedules
+from django_reliable_jobs.engine.transaction import short_transaction
 from django_reliable_jobs.exceptions import InvalidSchedule
 from django_reliable_jobs.models import Schedule
 from django_reliable_jobs.schedule_options import as_json, from_json
@@ -51,7 +52,7 @@ def sync(using: str, *, dry_run: bool = False) -> list[Change]:
     declared = declared_schedules.all_schedules()
     names = {each.name for each in declared}
     is_concerned = Q(name__in=names) | Q(managed_by=Schedule.ManagedBy.CODE)
-    with transaction.atomic(using=using):
+    with short_transaction(using):
         # In the order of ids, as everybody locks schedules; processes that start at once follow one after another.
         rows = Schedule.objects.using(using).select_for_update(no_key=True).filter(is_concerned).order_by("pk")
         by_name = {row.name: row for row in rows}

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from django.db import connections
-
+from django_reliable_jobs.engine.transaction import engine_cursor
 from django_reliable_jobs.models import Slot, SlotRange
 
 # Each arm is one descent of the index of a schedule's jobs, however many there are.
@@ -50,7 +49,7 @@ class Decided:
 
 def last_jobs(using: str, schedule_ids: Iterable[int]) -> dict[int, LastJob]:
     """Return the newest job of each schedule that has one."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(LAST_JOBS, {"ids": list(schedule_ids)})
         return {row[0]: LastJob(*row) for row in cursor.fetchall()}
 

@@ -6,10 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django.db import connections
-
 from django_reliable_jobs import clock
 from django_reliable_jobs.engine.insert import COLUMNS, NOW, OF_CALL, UNLESS_DUPLICATE
+from django_reliable_jobs.engine.transaction import engine_cursor
 from django_reliable_jobs.engine.wakeup import notify_idle
 
 # Of the parameters of an ordinary INSERT, those that are not text.
@@ -52,6 +51,6 @@ def insert(using: str, jobs: Sequence[Mapping[str, Any]]) -> set[int]:
     if not jobs:
         return set()
     columns = {name: [job[name] for job in jobs] for name in _GIVEN}
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(INSERT, {"moment": clock.moment(), **columns})
         return {job_id for job_id, _ in cursor.fetchall()}

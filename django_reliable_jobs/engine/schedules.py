@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import IntegrityError, connections, transaction
+from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 
 from django_reliable_jobs import arguments, registry
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import insert, scheduled_jobs, slots
-from django_reliable_jobs.engine.transaction import short_transaction
+from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.engine.wakeup import notify_schedulers
 from django_reliable_jobs.exceptions import DuplicateJob, InvalidSchedule, UnknownSchedule, UnknownTask
 from django_reliable_jobs.models import Job, Leader, Schedule
@@ -83,7 +83,7 @@ def create(using: str, *, name: str, task: str, options: ScheduleOptions, is_dec
     timeline = Timeline(options.recurrence, options.starts_at, options.ends_at)
     planned = slots.plan(timeline, moment, None, is_paused=False)
     try:
-        with transaction.atomic(using=using):
+        with short_transaction(using):
             schedule = Schedule.objects.using(using).create(
                 name=name,
                 **columns,
@@ -163,7 +163,7 @@ def run_now(using: str, schedule_id: int) -> Job:
 
 def delete(using: str, schedule_ids: Sequence[int]) -> None:
     """Delete schedules with the record of their slots; their jobs stay."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(DELETE, {"ids": sorted(schedule_ids)})
 
 

@@ -10,10 +10,9 @@ from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import connections
-
 from django_reliable_jobs import arguments, clock, registry
 from django_reliable_jobs.engine import enqueue, scheduled_jobs
+from django_reliable_jobs.engine.transaction import engine_cursor
 from django_reliable_jobs.models import Schedule
 from django_reliable_jobs.registry import Placement
 from django_reliable_jobs.slots import Dropped, Timeline, drop_all, jitter_of
@@ -98,7 +97,7 @@ def timeline_of(schedule: Schedule) -> Timeline:
 
 def now(using: str) -> datetime:
     """Return the moment that is now for schedules; call it after the lock was taken."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(f"SELECT {NOW}", {"moment": clock.moment()})
         moment: datetime = cursor.fetchone()[0]
         return moment
@@ -117,7 +116,7 @@ def undecided(schedule: Schedule, until: datetime, reason: str) -> list[Dropped]
 def record(using: str, records: Sequence[Record]) -> list[Made]:
     """Write decisions; return the slots that are to get a job now, with its id."""
     plans = [plan(each.timeline, each.decided_until, None, is_paused=False) for each in records]
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(
             RECORD,
             {
@@ -134,7 +133,7 @@ def record(using: str, records: Sequence[Record]) -> list[Made]:
 def record_dropped(using: str, schedule: Schedule, dropped: Sequence[Dropped]) -> None:
     """Write slots that get no job; the cursor is left to the caller."""
     if dropped:
-        with connections[using].cursor() as cursor:
+        with engine_cursor(using) as cursor:
             cursor.execute(RECORD_DROPPED, _decided([(schedule.pk, (), dropped)]))
 
 
@@ -199,7 +198,7 @@ def insert_jobs(using: str, jobs: Sequence[Mapping[str, Any]]) -> list[int]:
             "schedule_ids": [job["schedule_id"] for job in duplicates],
             "slots": [job["slot"] for job in duplicates],
         }
-        with connections[using].cursor() as cursor:
+        with engine_cursor(using) as cursor:
             cursor.execute(MARK_DUPLICATES, keys)
     return sorted(made)
 
@@ -207,7 +206,7 @@ def insert_jobs(using: str, jobs: Sequence[Mapping[str, Any]]) -> list[int]:
 def live_jobs(using: str, schedule_ids: Sequence[int]) -> dict[int, list[tuple[int, bool]]]:
     """Return the jobs of schedules that have not ended: per schedule, their ids and whether each has begun."""
     live: dict[int, list[tuple[int, bool]]] = {}
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(LIVE, {"ids": list(schedule_ids)})
         for schedule_id, job_id, has_begun in cursor.fetchall():
             live.setdefault(schedule_id, []).append((job_id, has_begun))

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import DatabaseError, connections, transaction
+from django.db import DatabaseError, transaction
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.arguments import without_bad_characters
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import lifecycle, slots
 from django_reliable_jobs.engine.slots import NOW, Made, Record
-from django_reliable_jobs.engine.transaction import short_transaction
+from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.exceptions import ReliableJobsError
 from django_reliable_jobs.models import Schedule
 from django_reliable_jobs.slots import Dropped, LiveJobs, Policy, decide
@@ -118,7 +118,7 @@ def _make_jobs(using: str, records: Sequence[Record], made: Sequence[Made]) -> l
 
 def seconds_until_due(using: str) -> float | None:
     """Return the seconds until the next slot of any schedule; None if there is none."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(NEXT_DUE, {"moment": clock.moment()})
         row = cursor.fetchone()
     return None if row is None else float(row[0])
@@ -184,5 +184,5 @@ def _set_broken(using: str, schedule: Schedule, error: Exception, done: Tick) ->
         "pause": RETRY_HELD_UP if was_held_up else RETRY_BROKEN,
         "was_held_up": was_held_up,
     }
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(SET_BROKEN, parameters)

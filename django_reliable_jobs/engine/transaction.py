@@ -1,12 +1,18 @@
-"""The transactions of the engine."""
+"""The transactions of the engine: READ COMMITTED, whatever the default of the server, the role or the project.
+
+Without a setting of the session, which a transaction pooler would hand to somebody else.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from django.db import connections, router, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
+from psycopg.pq import TransactionStatus
 
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.models import Job
@@ -19,6 +25,8 @@ LIMIT_IDLE = """set_config('idle_in_transaction_session_timeout', ceil(1000 * le
     %(lease)s::float8)))::text,
     true)"""
 
+READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+
 
 def default_database() -> str:
     """Return the alias to which the project's router sends jobs."""
@@ -27,15 +35,15 @@ def default_database() -> str:
 
 @contextmanager
 def short_transaction(
-    using: str, *, lock_timeout: float | None = None, statement_timeout: float | None = None
+    using: str, *, savepoint: bool = True, lock_timeout: float | None = None, statement_timeout: float | None = None
 ) -> Iterator[CursorWrapper]:
-    """Run a block in one READ COMMITTED transaction, whatever the project's default is; inside another: a savepoint.
+    """Run a block in one READ COMMITTED transaction; inside another: in a savepoint, or as a part of it.
 
     The timeouts, in seconds, hold in a transaction of its own only.
     """
     connection = connections[using]
     outermost = not connection.in_atomic_block
-    with transaction.atomic(using=using), connection.cursor() as cursor:
+    with transaction.atomic(using=using, savepoint=savepoint), connection.cursor() as cursor:
         if outermost:
             timeouts = {
                 "idle_in_transaction_session_timeout": settings.LEASE_SECONDS,
@@ -43,7 +51,38 @@ def short_transaction(
                 "statement_timeout": statement_timeout,
             }
             cursor.execute(
-                "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+                READ_COMMITTED
                 + "".join(f"; SET LOCAL {name} = {int(each * 1000)}" for name, each in timeouts.items() if each)
             )
         yield cursor
+
+
+@contextmanager
+def engine_cursor(using: str) -> Iterator[CursorWrapper]:
+    """Open a cursor each of whose statements is a READ COMMITTED transaction of its own, or a part of the caller's."""
+    connection = connections[using]
+    with connection.cursor() as cursor:
+        yield cursor if _is_in_transaction(connection) else _OneByOne(cursor, connection)
+
+
+def _is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
+    if connection.in_atomic_block or not connection.get_autocommit():
+        return True
+    is_idle: bool = connection.connection.pgconn.transaction_status == TransactionStatus.IDLE
+    return not is_idle  # after a BEGIN that was executed, of which Django knows nothing
+
+
+class _OneByOne(CursorWrapper):
+    """Sends the isolation level ahead of each statement, in the same message: PostgreSQL makes one transaction of it.
+
+    One round trip, and a few microseconds more than the statement alone.
+    """
+
+    def execute(self, sql: Any, params: Any = None) -> None:
+        if self.db.settings_dict["OPTIONS"].get("server_side_binding"):  # one statement a message
+            with transaction.atomic(using=self.db.alias):
+                self.cursor.execute(READ_COMMITTED)
+                self.cursor.execute(sql, params)
+        else:
+            self.cursor.execute(f"{READ_COMMITTED}; {sql}", params)
+            self.cursor.nextset()

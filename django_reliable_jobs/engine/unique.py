@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any
 
-from django.db import transaction
-
 from django_reliable_jobs import arguments
 from django_reliable_jobs.engine.insert import (
     DUE,
@@ -24,6 +22,7 @@ from django_reliable_jobs.engine.insert import (
     insert_one_unique,
     take_ids,
 )
+from django_reliable_jobs.engine.transaction import short_transaction
 from django_reliable_jobs.exceptions import DuplicateJob, InvalidArguments
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.registry import Placement, Task
@@ -86,7 +85,7 @@ def insert_or_find(using: str, task: Task[..., Any], shared: Mapping[str, Any], 
         if inserted := insert_one_unique(using, shared, call):
             return inserted
         # In autocommit, the duplicate stays locked until it is treated.
-        with transaction.atomic(using=using, savepoint=False):
+        with short_transaction(using, savepoint=False):
             duplicates = _find_duplicates(using, [call.unique_hash])
             if task.on_duplicate != "raise":
                 duplicates |= _treat(using, task, shared, {call.unique_hash: call}, duplicates)

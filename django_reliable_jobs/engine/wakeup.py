@@ -13,6 +13,8 @@ from contextlib import contextmanager
 import psycopg
 from django.db import connections
 
+from django_reliable_jobs.engine.transaction import engine_cursor
+
 CHANNEL = "django_reliable_jobs"
 SCHEDULES_CHANNEL = "django_reliable_jobs_schedules"  # a schedule was changed, or a leader resigned
 
@@ -24,6 +26,14 @@ NOTIFY_IDLE = (
 )
 
 
+# Of any queue: to look for what has become ready to go on.
+ANY_QUEUE = ""
+NOTIFY_ANY_IDLE = (
+    f"(SELECT pg_notify('{CHANNEL}', '{ANY_QUEUE}') WHERE EXISTS (SELECT 1 FROM django_reliable_jobs_worker worker"
+    " WHERE worker.is_idle AND worker.lost_at IS NULL))"
+)
+
+
 def notify_idle(queue_expression: str) -> str:
     """Return the SQL that notifies idle workers of the queue that an SQL expression names."""
     return NOTIFY_IDLE.replace("%s", queue_expression)
@@ -31,7 +41,7 @@ def notify_idle(queue_expression: str) -> str:
 
 def notify_schedulers(using: str) -> None:
     """Wake the schedulers when the current transaction commits."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute("SELECT pg_notify(%s, '')", [SCHEDULES_CHANNEL])
 
 
@@ -40,11 +50,10 @@ def is_pooled(using: str) -> bool:
 
     The pooler answers the client with a process id of its own making; the server names the real one.
     """
-    connection = connections[using]
-    with connection.cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         server_pid = cursor.fetchone()[0]
-    return bool(connection.connection.info.backend_pid != server_pid)
+    return bool(connections[using].connection.info.backend_pid != server_pid)
 
 
 @contextmanager

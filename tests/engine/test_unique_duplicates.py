@@ -9,6 +9,7 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
+from django_reliable_jobs.engine.transaction import READ_COMMITTED
 from django_reliable_jobs.exceptions import DuplicateJob
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.testing import at, run_jobs
@@ -118,5 +119,5 @@ def test_in_autocommit_a_duplicate_is_found_and_treated_in_one_transaction(funct
     function.enqueue(1)
     with CaptureQueriesContext(connection) as captured:
         function.enqueue(1)
-    first_words = [query["sql"].split()[0] for query in captured.captured_queries]
-    assert first_words == ["INSERT", "BEGIN", "WITH", "UPDATE", "COMMIT"]
+    sent = [query["sql"].removeprefix(f"{READ_COMMITTED}; ").split()[0] for query in captured.captured_queries]
+    assert sent == ["INSERT", "BEGIN", READ_COMMITTED.split()[0], "WITH", "UPDATE", "COMMIT"]

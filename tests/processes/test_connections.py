@@ -45,7 +45,7 @@ class CommitOf:
 
     def __call__(self, message: bytes) -> bool:
         self._is_near = self._is_near or self._text in message
-        return self._is_near and message.startswith(b"Q") and b"COMMIT" in message
+        return self._is_near and message.startswith(b"Q") and message[5:].startswith(b"COMMIT")
 
 
 def statement(text: bytes) -> Callable[[bytes], bool]:
