@@ -38,6 +38,11 @@ class Preview:
     runs: list[Run]
     warnings: list[str]
 
+    @property
+    def is_touched(self) -> bool:
+        """Whether a clock change does something to one of the runs."""
+        return any(run.note for run in self.runs)
+
 
 def preview(timeline: Timeline, after: datetime, *, display_zone: str) -> Preview:
     """Describe the runs after a moment; what knows no zone is shown in `display_zone`."""
@@ -78,7 +83,7 @@ def _run(moment: datetime, zone: str, note: ClockChangeNote | None) -> Run:
     return Run(
         at=moment,
         local=f"{WEEKDAYS[local.weekday()]} {local:%Y-%m-%d %H:%M:%S %Z}",
-        utc=f"{moment:%Y-%m-%d %H:%M:%S}",
+        utc=f"{WEEKDAYS[moment.weekday()]} {moment:%Y-%m-%d %H:%M:%S}",
         note=note.message if note else "",
     )
 

@@ -109,12 +109,18 @@ class ScheduleColumns:
     def short_state(self, schedule: Schedule) -> SafeString | str:
         if schedule.error and schedule.paused_at is None:
             error = Truncator(schedule.error).chars(SHORT_ERROR)
-            return format_html('<strong class="schedule-broken">{}</strong> {}', _("broken:"), error)
+            return format_html(
+                '<div class="schedule-error"><strong class="schedule-broken">{}</strong> {}</div>', _("broken:"), error
+            )
         return self.state(schedule)
 
-    @admin.display(description=_("task"), ordering="task")
-    def task_name(self, schedule: Schedule) -> SafeString:
-        return breakable(schedule.task)
+    @admin.display(description=_("name"), ordering="name")
+    def named(self, schedule: Schedule) -> SafeString:
+        return format_html('{}<div class="schedule-small">{}</div>', schedule.name, breakable(schedule.task))
+
+    @admin.display(description=_("runs"))
+    def runs_in_short(self, schedule: Schedule) -> str:
+        return self.runs(schedule).split(" of elapsed time")[0].removesuffix(".")
 
     @admin.display(description=_("managed by"))
     def managed(self, schedule: Schedule) -> str:
@@ -152,8 +158,14 @@ def in_both_zones(schedule: Schedule) -> SafeString:
         local = None
     first = as_local(moment) if local is None else f"{local:%Y-%m-%d %H:%M:%S %Z}"
     if first == utc:
-        return format_html('<div class="nowrap">{}</div>', utc)
-    return format_html('<div class="nowrap">{}</div><div class="schedule-utc">{}</div>', first, utc)
+        return breakable_moment(utc)
+    return format_html('{}<div class="schedule-small">{}</div>', breakable_moment(first), breakable_moment(utc))
+
+
+def breakable_moment(text: str) -> SafeString:
+    """Return a moment that may break between date and time, and nowhere else."""
+    date, time = text.split(" ", maxsplit=1)
+    return format_html('<span class="nowrap">{}</span> <span class="nowrap">{}</span>', date, time)
 
 
 def last_job(last: LastJob) -> SafeString:
@@ -163,5 +175,5 @@ def last_job(last: LastJob) -> SafeString:
         '<a href="{}">{}</a>{}',
         reverse(JOB_PAGE, args=[last.id]),
         Job.Status(last.status).label,
-        f", {as_local(moment)}" if moment else "",
+        format_html('<div class="schedule-small">{}</div>', breakable_moment(as_local(moment))) if moment else "",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from inspect import Parameter, Signature
 from typing import Any
 from zoneinfo import available_timezones
 
@@ -12,6 +13,7 @@ from django.contrib.admin.widgets import AdminSplitDateTime, AdminTextareaWidget
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.text import Truncator
 from django.utils.translation import gettext_lazy as _
 
 from django_reliable_jobs import registry
@@ -23,6 +25,7 @@ from django_reliable_jobs.models import Schedule
 from django_reliable_jobs.preview import never_runs
 from django_reliable_jobs.recurrence import Cron, Every, Once, Recurrence
 from django_reliable_jobs.recurrence.every import EPOCH
+from django_reliable_jobs.registry import Task
 from django_reliable_jobs.schedule_options import FIELDS, ScheduleOptions, checked_name
 from django_reliable_jobs.slots import Timeline
 from django_reliable_jobs.spans import parse_span, write_span
@@ -44,6 +47,9 @@ FOLD_RULES = [
     ("second", _("second: run the second time only")),
     ("both", _("both: run both times")),
 ]
+
+
+LONGEST_CHOICE = 100  # characters
 
 
 class TextWithSuggestions(AdminTextInputWidget):
@@ -77,6 +83,20 @@ class SpanField(forms.CharField):
         return bool(super().has_changed(self.prepare_value(initial), data))
 
 
+class MomentField(forms.SplitDateTimeField):
+    """A moment that stays as it is while nobody touches it: its seconds' parts, its place in a repeated hour."""
+
+    widget: Any = AdminSplitDateTime
+    kept: datetime | None = None
+
+    def clean(self, value: Any) -> Any:
+        if self.kept is not None:
+            shown = self.widget.decompress(self.kept)
+            if [each.format_value(part) for each, part in zip(self.widget.widgets, shown, strict=True)] == value:
+                return self.kept
+        return super().clean(value)
+
+
 class RecurrenceForm(forms.Form):
     """When a schedule runs: what the preview needs to know."""
 
@@ -96,15 +116,14 @@ class RecurrenceForm(forms.Form):
         label=_("Times that a clock change repeats"), choices=FOLD_RULES, required=False, initial="auto"
     )
     interval = SpanField(label=_("Interval"), required=False, help_text=_("90s, 15m, 1h30m or 2d"))
-    anchor = forms.SplitDateTimeField(
+    anchor = MomentField(
         label=_("Counted from"),
         required=False,
-        widget=AdminSplitDateTime,
         help_text=_("Left empty: from the beginning of 1970, UTC."),
     )
-    at = forms.SplitDateTimeField(label=_("Moment"), required=False, widget=AdminSplitDateTime)
-    starts_at = forms.SplitDateTimeField(label=_("Not before"), required=False, widget=AdminSplitDateTime)
-    ends_at = forms.SplitDateTimeField(label=_("Not after"), required=False, widget=AdminSplitDateTime)
+    at = MomentField(label=_("Moment"), required=False)
+    starts_at = MomentField(label=_("Not before"), required=False)
+    ends_at = MomentField(label=_("Not after"), required=False)
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
@@ -164,10 +183,16 @@ def recurrence_initial(schedule: Schedule) -> dict[str, Any]:
 def task_choices(current: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the declared tasks, and the one that a row has even if it is not declared any more."""
     yield "", "---------"
-    names = [task.name for task in registry.all_tasks()]
-    if current and current not in names:
+    tasks = registry.all_tasks()
+    if current and registry.find(current) is None:
         yield current, f"{current} (not declared)"
-    yield from ((name, name) for name in names)
+    yield from ((task.name, Truncator(f"{task.name}{_parameters(task)}").chars(LONGEST_CHOICE)) for task in tasks)
+
+
+def _parameters(task: Task[..., Any]) -> Signature:
+    """Return the names and defaults of a task's parameters; their types are often long."""
+    plain = [each.replace(annotation=Parameter.empty) for each in task.signature.parameters.values()]
+    return Signature(plain)
 
 
 class ScheduleForm(RecurrenceForm, forms.ModelForm):  # type: ignore[type-arg]
@@ -210,9 +235,14 @@ class ScheduleForm(RecurrenceForm, forms.ModelForm):  # type: ignore[type-arg]
         if instance is not None and instance.pk:
             fields = ("name", "task", "kwargs", "start_deadline", "jitter", "alert_after", "starts_at", "ends_at")
             given = {name: getattr(instance, name) for name in fields}
+            if declared := registry.find(instance.task):
+                given["task"] = declared.name  # where the row has an alias
             kwargs["initial"] = {**recurrence_initial(instance), **given, **(kwargs.get("initial") or {})}
         super().__init__(*args, **kwargs)
         self.fields["timezone"].initial = self.initial.get("timezone") or timezone.get_default_timezone_name()
+        for field_name, field in self.fields.items():
+            if isinstance(field, MomentField):
+                field.kept = self.initial.get(field_name)
         self.initial.setdefault("timezone", timezone.get_default_timezone_name())
         if "kwargs" in self.fields:
             self.initial.setdefault("kwargs", {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.contrib.admin.options import IS_POPUP_VAR
 from django.contrib.admin.utils import flatten_fieldsets
 from django.db.models import QuerySet
@@ -12,16 +12,17 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
 
 from django_reliable_jobs.admin.read_only import BoundedPaginator
+from django_reliable_jobs.admin.schedule_actions import ScheduleActions
 from django_reliable_jobs.admin.schedule_columns import ScheduleColumns, TouchedByNextClockChange
 from django_reliable_jobs.admin.schedule_form import RecurrenceForm, ScheduleForm
-from django_reliable_jobs.engine import reconcile, schedule_history, schedules, slots
+from django_reliable_jobs.engine import inspection, schedule_history, schedules, slots
 from django_reliable_jobs.engine.inspection import as_local
 from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.exceptions import ReliableJobsError
-from django_reliable_jobs.models import Schedule
+from django_reliable_jobs.models import Job, Schedule
+from django_reliable_jobs.models.schedule import is_paused
 from django_reliable_jobs.preview import Preview, preview
 from django_reliable_jobs.slots import Timeline
 
@@ -37,12 +38,12 @@ class NeverValid:
 
 
 @admin.register(Schedule)
-class ScheduleAdmin(ScheduleColumns, admin.ModelAdmin):  # type: ignore[type-arg]
+class ScheduleAdmin(ScheduleActions, ScheduleColumns, admin.ModelAdmin):  # type: ignore[type-arg]
     form = ScheduleForm
     paginator = BoundedPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
-    list_display = ("name", "runs", "next_run", "last_run", "short_state", "task_name")
+    list_display = ("named", "short_state", "runs_in_short", "next_run", "last_run")
     list_filter = (TouchedByNextClockChange, "managed_by", "overlap")
     search_fields = ("name", "task")
     ordering = ("name",)
@@ -136,9 +137,17 @@ class ScheduleAdmin(ScheduleColumns, admin.ModelAdmin):  # type: ignore[type-arg
         context["preview"] = _preview_of(context["adminform"].form, obj)
         context["show_preview_button"] = context.get("has_change_permission") or obj is None
         if obj is not None:
+            context["is_paused"] = is_paused(obj, slots.now(default_database()))
+            decided = schedule_history.last_decided(default_database(), obj.pk, limit=LAST_DECIDED)
+            statuses = inspection.find_statuses(default_database(), (each.job_id for each in decided if each.job_id))
             context["decided"] = [
-                {"when": _when(each), "job_id": each.job_id, "reason": each.reason}
-                for each in schedule_history.last_decided(default_database(), obj.pk, limit=LAST_DECIDED)
+                {
+                    "when": _when(each),
+                    "job_id": each.job_id,
+                    "status": Job.Status(statuses[each.job_id]).label if each.job_id in statuses else "",
+                    "reason": each.reason,
+                }
+                for each in decided
             ]
         return super().render_change_form(request, context, *args, **kwargs)
 
@@ -190,50 +199,10 @@ class ScheduleAdmin(ScheduleColumns, admin.ModelAdmin):  # type: ignore[type-arg
             request.POST = posted
         return super().response_add(request, obj, post_url_continue)
 
-    @admin.action(description=_("Pause selected schedules"), permissions=["change"])
-    def pause(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
-        paused = schedules.pause(default_database(), _ids(queryset), reason=str(_("paused in the admin")))
-        self._tell(request, ngettext("%d schedule is paused.", "%d schedules are paused.", len(paused)) % len(paused))
-
-    @admin.action(description=_("Resume selected schedules: they go on from now"), permissions=["change"])
-    def resume(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
-        done = schedules.resume(default_database(), _ids(queryset))
-        self._tell(
-            request, ngettext("%d schedule goes on from now.", "%d schedules go on from now.", len(done)) % len(done)
-        )
-
-    @admin.action(description=_("Run selected schedules now"), permissions=["change"])
-    def run_now(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
-        for schedule in queryset:
-            try:
-                job = schedules.run_now(default_database(), schedule.pk)
-            except ReliableJobsError as error:
-                self.message_user(request, f"{schedule.name}: {error}", messages.ERROR)
-            else:
-                self._tell(request, _("%(name)s: job %(id)s was made.") % {"name": schedule.name, "id": job.pk})
-
-    @admin.action(description=_("Reset selected schedules to the code"), permissions=["change"])
-    def reset_to_code(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
-        for schedule in queryset:
-            try:
-                overridden = reconcile.overridden_fields(schedule)
-                schedules.reset_to_code(default_database(), schedule.pk)
-            except ReliableJobsError as error:
-                self.message_user(request, str(error), messages.ERROR)
-            else:
-                self._tell(request, f"{schedule.name}: {', '.join(overridden) or _('nothing was overridden')}")
-
-    def _tell(self, request: HttpRequest, message: Any) -> None:
-        self.message_user(request, str(message), messages.SUCCESS)
-
 
 def is_declared(schedule: Schedule) -> bool:
     """Return whether the code declares it, or did."""
     return schedule.managed_by == Schedule.ManagedBy.CODE
-
-
-def _ids(queryset: QuerySet[Schedule]) -> list[int]:
-    return list(queryset.values_list("pk", flat=True))
 
 
 def _preview(timeline: Timeline) -> Preview:

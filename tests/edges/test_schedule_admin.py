@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.test import Client
+from django.utils.html import strip_tags
 
 from django_reliable_jobs.engine import reconcile, schedules
 from django_reliable_jobs.models import Job, Schedule
@@ -81,6 +83,72 @@ class TestActions:
         assert slots_of(mine) == {}
 
 
+class TestPage:
+    def act(self, client: Client, schedule: Schedule, **sent: str) -> list[str]:
+        """Press a button; return what the page tells then."""
+        response = client.post(f"{PAGES}{schedule.pk}/act/", sent, follow=True)
+        assert response.redirect_chain == [(page_of(schedule), 302)]
+        return [str(message) for message in response.context["messages"]]
+
+    def test_its_buttons_pause_resume_and_run_now_and_the_history_tells_who_did(self, admin_client: Client) -> None:
+        schedule = a_schedule()
+        with at(on(2, 0, 30)):
+            assert self.act(admin_client, schedule, act="pause", span="2h") == [
+                "1 schedule is paused until 2026-03-02 02:30:00 UTC."
+            ]
+            text = admin_client.get(page_of(schedule)).content.decode()
+            assert 'value="resume"' in text and 'value="pause"' not in text
+            assert "paused until 2026-03-02 02:30:00 UTC: paused in the admin" in text
+        assert tick(at=on(2, 2)) == []
+        assert [job.slot for job in tick(at=on(2, 3))] == [on(2, 3)], "it resumes by itself"
+        assert self.act(admin_client, schedule, act="pause", span=" ") == ["1 schedule is paused."]
+        assert self.act(admin_client, schedule, act="resume") == ["1 schedule goes on from now."]
+        [told] = self.act(admin_client, schedule, act="run_now")
+        job = Job.objects.latest("pk")
+        assert told == f"hourly: job {job.pk} was made."
+        assert [entry.get_change_message() for entry in LogEntry.objects.order_by("pk")] == [
+            "paused until 2026-03-02 02:30:00 UTC",
+            "paused",
+            "resumed",
+            f"run now: job {job.pk}",
+        ]
+
+    @pytest.mark.parametrize("span", ["soon", "-1h", "99999d", "9" * 400 + "s"])
+    def test_what_is_no_span_is_told_and_pauses_nothing(self, admin_client: Client, span: str) -> None:
+        schedule = a_schedule()
+        [told] = self.act(admin_client, schedule, act="pause", span=span)
+        assert "is no span: write 90s" in told or "at most ten years" in told
+        schedule.refresh_from_db()
+        assert schedule.paused_at is None
+
+    def test_it_needs_permission_a_button_and_a_schedule(self, admin_client: Client, client: Client) -> None:
+        schedule = a_schedule()
+        url = f"{PAGES}{schedule.pk}/act/"
+        assert admin_client.get(url).status_code == 405
+        assert admin_client.post(url, {"act": "delete_selected"}).status_code == 404
+        assert admin_client.post(url, {"act": "reset_to_code"}).status_code == 404
+        assert admin_client.post(f"{PAGES}99/act/", {"act": "run_now"}).status_code == 404
+        assert admin_client.post(f"{PAGES}x/act/", {"act": "run_now"}).status_code == 404
+        user = User.objects.create_user("ada", is_staff=True)
+        user.user_permissions.add(Permission.objects.get(codename="view_schedule"))
+        viewer = Client()
+        viewer.force_login(user)
+        assert viewer.post(url, {"act": "run_now"}).status_code == 403
+        assert 'name="act"' not in viewer.get(page_of(schedule)).content.decode()
+        assert not Job.objects.exists()
+
+    def test_its_last_slots_tell_how_their_jobs_ended(self, admin_client: Client) -> None:
+        schedule = a_schedule(overlap="allow")
+        [first], [second] = tick(at=on(2, 1)), tick(at=on(2, 2))
+        tick(at=on(2, 5))
+        Job.objects.filter(pk=first.pk).delete()
+        Job.objects.filter(pk=second.pk).update(status="DEAD", finished_at=on(2, 3))
+        text = admin_client.get(page_of(schedule)).content.decode()
+        assert f"job {first.pk}, deleted since" in text
+        assert f'<a href="/admin/django_reliable_jobs/job/{second.pk}/change/">job {second.pk}</a>: dead' in text
+        assert "missed, and not caught up" in text
+
+
 class TestPreview:
     def ask(self, client: Client, moment: datetime, **changes: str) -> Any:
         with at(moment):
@@ -91,11 +159,15 @@ class TestPreview:
         assert answer["description"].startswith("At 02:30, every day (Europe/Berlin).")
         assert answer["timezone"] == "Europe/Berlin"
         assert len(answer["runs"]) == 10
-        assert answer["runs"][0] == {"local": "Thu 2026-03-26 02:30:00 CET", "utc": "2026-03-26 01:30:00", "note": ""}
+        assert answer["runs"][0] == {
+            "local": "Thu 2026-03-26 02:30:00 CET",
+            "utc": "Thu 2026-03-26 01:30:00",
+            "note": "",
+        }
         note = "02:30 does not exist on 29 March 2026 in Europe/Berlin: will run at 03:00"
         assert answer["runs"][3] == {
             "local": "Sun 2026-03-29 03:00:00 CEST",
-            "utc": "2026-03-29 01:00:00",
+            "utc": "Sun 2026-03-29 01:00:00",
             "note": note,
         }
         assert answer["warnings"][0] == note
@@ -117,7 +189,7 @@ class TestPreview:
 
     def test_it_needs_no_other_field(self, admin_client: Client) -> None:
         answer = self.ask(admin_client, on(2), name="", task="", kwargs="{", kind="every", interval="90m")
-        assert answer["runs"][0]["utc"] == "2026-03-02 01:30:00"
+        assert answer["runs"][0]["utc"] == "Mon 2026-03-02 01:30:00"
 
     def test_it_needs_permission(self, client: Client) -> None:
         user = User.objects.create_user("ada", is_staff=True)
@@ -137,6 +209,11 @@ class TestPreview:
         assert 'value="weekday report"' in text
         assert not Schedule.objects.exists()
 
+    def test_in_utc_moments_are_told_once_and_clock_changes_only_if_there_are_some(self, admin_client: Client) -> None:
+        text = admin_client.get(page_of(a_schedule(Every(hours=1)))).content.decode()
+        table = text[text.index("schedule-table") :].split("</table>")[0]
+        assert table.count("<th>") == 1 and "<th>UTC</th>" in table and "Clock change" not in table
+
     def test_a_saved_schedule_shows_it(self, admin_client: Client) -> None:
         schedule = a_schedule(Cron("30 2 * * *", timezone="Europe/Berlin"))
         with at(datetime(2026, 3, 26, tzinfo=UTC)):
@@ -155,10 +232,18 @@ class TestList:
         a_schedule(Cron("30 2 * * *", timezone="Europe/Berlin"), name="nightly")
         [job] = tick(at=on(2, 1, 30))
         Job.objects.filter(pk=job.pk).update(status="DEAD", finished_at=on(2, 1, 31))
-        text = admin_client.get(PAGES).content.decode()
-        for shown in ("At 02:30, every day (Europe/Berlin).", "2026-03-03 02:30:00 CET", "2026-03-03 01:30:00 UTC"):
+        page = admin_client.get(PAGES).content.decode()
+        text = strip_tags(page)
+        for shown in ("At 02:30, every day (Europe/Berlin)", "2026-03-03 02:30:00 CET", "2026-03-03 01:30:00 UTC"):
             assert shown in text
-        assert f'job/{job.pk}/change/">dead</a>, 2026-03-02 01:31:00 UTC' in text
+        assert f'job/{job.pk}/change/">dead</a>' in page
+        assert "2026-03-02 01:31:00 UTC" in text
+
+    def test_an_interval_is_told_in_short_and_the_task_stands_below_the_name(self, admin_client: Client) -> None:
+        schedule = a_schedule(Every(seconds=5), name="quick")
+        [row] = admin_client.get(PAGES).content.decode().split('<tr><td class="action-checkbox">')[1:]
+        assert 'class="field-runs_in_short">Every 5 seconds</td>' in row
+        assert schedule.task == "tests.tasks.nothing" and "tests.<wbr>tasks.<wbr>nothing<wbr></div>" in row
 
     def test_it_takes_as_many_queries_for_many_as_for_one(
         self, admin_client: Client, django_assert_num_queries: Callable[..., Any]

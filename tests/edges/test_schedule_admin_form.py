@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from django_reliable_jobs import registry
 from django_reliable_jobs.engine import reconcile
 from django_reliable_jobs.models import Job, Schedule
 from django_reliable_jobs.recurrence import Cron, Every, Once
@@ -157,6 +158,38 @@ class TestChange:
         assert response.status_code == 302, response.context["adminform"].form.errors
         after = Schedule.objects.values().get()
         assert {**after, "changed_at": None} == {**before, "changed_at": None}
+
+    @pytest.mark.parametrize("hour", [0, 1])
+    def test_moments_that_the_form_can_not_tell_stay_while_nobody_touches_them(
+        self, admin_client: Client, settings: Any, hour: int
+    ) -> None:
+        settings.TIME_ZONE = "Europe/Berlin"
+        moment = datetime(2100, 10, 31, hour, 30, 0, 123_456, tzinfo=UTC)  # 02:30, the first or the second time
+        schedule = a_schedule(Once(at=moment), ends_at=moment)
+        sent = {**fields_of(admin_client, schedule), "priority": "7"}
+        assert sent["at_1"] == "02:30:00"
+        response = admin_client.post(page_of(schedule), sent)
+        assert response.status_code == 302, response.context["adminform"].form.errors
+        schedule.refresh_from_db()
+        assert (schedule.priority, schedule.rule(), schedule.ends_at) == (7, Once(at=moment), moment)
+        response = admin_client.post(page_of(schedule), {**sent, "at_1": "02:31:00"})
+        assert "may be ambiguous" in str(response.context["adminform"].form.errors["at"])
+
+    def test_a_schedule_of_a_renamed_task_shows_its_name_and_keeps_running(
+        self, admin_client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        schedule = a_schedule()
+        Schedule.objects.update(task="old.nothing")
+        monkeypatch.setitem(registry._tasks, "old.nothing", registry.get("tests.tasks.nothing"))
+        [job] = tick(at=on(2, 1))
+        assert job.task == "tests.tasks.nothing"
+        text = admin_client.get(page_of(schedule)).content.decode()
+        assert '<option value="tests.tasks.nothing" selected>' in text and "not declared" not in text
+        assert admin_client.post(page_of(schedule), fields_of(admin_client, schedule)).status_code == 302
+        assert Schedule.objects.get().task == "tests.tasks.nothing"
+
+    def test_tasks_are_offered_with_their_arguments(self, admin_client: Client) -> None:
+        assert ">tests.tasks.effect(name)</option>" in admin_client.get(f"{PAGES}add/").content.decode()
 
     def test_a_new_rule_counts_from_now(self, admin_client: Client) -> None:
         schedule = a_schedule()

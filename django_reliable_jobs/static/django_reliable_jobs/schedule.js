@@ -28,13 +28,20 @@
 
     function tableOf(preview, labels) {
         const table = element("table", "", "schedule-table");
+        const columns = [["utc", "UTC"]];
+        if (preview.timezone !== "UTC") {
+            columns.unshift(["local", preview.timezone]);
+        }
+        if (preview.runs.some((run) => run.note)) {
+            columns.push(["note", labels.note]);
+        }
         const heading = table.createTHead().insertRow();
-        [preview.timezone, "UTC", labels.note].forEach((text) => heading.appendChild(element("th", text)));
+        columns.forEach(([, text]) => heading.appendChild(element("th", text)));
         const body = table.createTBody();
         preview.runs.forEach((run) => {
             const row = body.insertRow();
             row.className = run.note ? "schedule-touched" : "";
-            [run.local, run.utc, run.note].forEach((text) => row.appendChild(element("td", text)));
+            columns.forEach(([name]) => row.appendChild(element("td", run[name])));
         });
         return table;
     }
