@@ -10,8 +10,22 @@ from testproject.settings import *  # noqa: F403
 INSTALLED_APPS = [*INSTALLED_APPS, "tests"]  # noqa: F405
 
 RELIABLE_JOBS = {
-    "TASK_MODULES": ["tests.tasks", "tests.interrupted_tasks", "tests.hostile_tasks", "tests.limited_tasks"],
+    "TASK_MODULES": ["tests.tasks", "tests.interrupted_tasks", "tests.hostile_tasks", "tests.limited_tasks", "tests.step_tasks"],
     **json.loads(os.environ.get("TESTS_RELIABLE_JOBS", "{}")),
+}
+
+# Read by Django 6.0 and later, and by the backport.
+TASKS = {
+    "default": {"BACKEND": "django_reliable_jobs.backend.ReliableBackend", "QUEUES": []},
+    "patient": {
+        "BACKEND": "django_reliable_jobs.backend.ReliableBackend",
+        "QUEUES": ["default", "patient"],
+        "OPTIONS": {
+            "max_attempts": 3,
+            "backoff": lambda attempt, error: 0,
+            "POLICIES": {"tests.framework_tasks.unique": {"unique": "key", "on_duplicate": "keep"}},
+        },
+    },
 }
 
 # Set by a test for the children of a supervisor, which know themselves by a variable that it gives them.
@@ -25,6 +39,8 @@ DATABASES["default"]["TEST"] = {"NAME": f"test_reliable_jobs{os.environ.get('TES
 for key in ("NAME", "HOST", "PORT"):
     if f"TESTS_DATABASE_{key}" in os.environ:
         DATABASES["default"][key] = os.environ[f"TESTS_DATABASE_{key}"]  # noqa: F405
+
+DATABASES["default"].setdefault("OPTIONS", {}).update(json.loads(os.environ.get("TESTS_DATABASE_OPTIONS", "{}")))  # noqa: F405
 
 # Users are made by the hundred, and nobody guesses their passwords.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -61,7 +61,11 @@ def listening(using: str, dsn: str | None, channel: str = CHANNEL) -> Iterator[p
     """Open an autocommit connection of its own that listens, from `dsn` or as Django connects to `using`."""
     if dsn is None:
         wrapper = connections[using]
-        connection = wrapper.get_new_connection(wrapper.get_connection_params())
+        parameters = wrapper.get_connection_params()
+        if wrapper.settings_dict["OPTIONS"].get("pool"):  # one that is taken from there is missing for good
+            connection = psycopg.connect(**parameters)
+        else:
+            connection = wrapper.get_new_connection(parameters)
         connection.autocommit = True
     else:
         connection = psycopg.connect(dsn, autocommit=True)

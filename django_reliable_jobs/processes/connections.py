@@ -30,6 +30,20 @@ _querying: dict[int, BaseDatabaseWrapper] = {}  # by thread: the connection on w
 _opened: dict[int, dict[str, BaseDatabaseWrapper]] = {}  # by thread and alias
 
 
+def leave_pools() -> None:
+    """Let each thread of this process open connections of its own, in place of Django's pool; called before any is.
+
+    A thread keeps its connection from job to job, and a pool has no more of them than its size (4, if nothing is said):
+    the other threads would wait in vain.
+    """
+    for alias in connections.settings:
+        options = connections.settings[alias]["OPTIONS"]
+        if options.get("pool"):
+            connections[alias].close()
+            connections[alias].close_pool()  # type: ignore[attr-defined]
+            del options["pool"]
+
+
 def make_usable() -> None:
     """Drop this thread's connections that the server has ended, before a job or a turn uses them."""
     reset_queries()

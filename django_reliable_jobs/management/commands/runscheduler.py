@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from django_reliable_jobs.management.console import database_of, show_log
+from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.scheduler import PART_DIED, Scheduler
 
 
@@ -25,6 +26,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         show_log(options["verbosity"])
+        connections.leave_pools()
         using = database_of(options["database"])
         scheduler = Scheduler(using=using, on_stuck=lambda: os._exit(PART_DIED))
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -12,6 +12,7 @@ from django.utils import autoreload
 from django_reliable_jobs.engine import tick
 from django_reliable_jobs.management import reloading
 from django_reliable_jobs.management.console import database_of, show_log
+from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.memory import parse_bytes
 from django_reliable_jobs.processes.queues import QueueOrder
 from django_reliable_jobs.processes.scheduler import Scheduler
@@ -91,6 +92,7 @@ class Command(BaseCommand):
         if options["reload"] and reloading.is_parent():
             sys.exit(reloading.run_children())
         show_log(options["verbosity"])
+        connections.leave_pools()
         _run(options)
 
 
