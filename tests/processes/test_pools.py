@@ -37,13 +37,6 @@ def test_each_thread_of_a_worker_has_its_connection_though_the_pool_is_small(
     assert len(sessions()) <= 8 + 4
 
 
-def test_a_scheduler_needs_no_pool(start_worker: Callable[..., WorkerProcess]) -> None:
-    scheduler = start_worker(command="runscheduler", environment=POOLED, ready=False)
-    wait_for(lambda: "leads (term" in scheduler.output, what="the scheduler to lead")
-    assert "did not answer" not in scheduler.output
-    assert len(sessions()) <= 3
-
-
 @pytest.mark.django_db(transaction=True)
 def test_what_listens_is_no_connection_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     connection.close()
