@@ -5,6 +5,8 @@ The names below may be imported from any module, at any time: they need no confi
 
 from __future__ import annotations
 
+from typing import Any
+
 from django_reliable_jobs.context import JobContext, current_job
 from django_reliable_jobs.declared_schedules import scheduled
 from django_reliable_jobs.exceptions import Cancel, Fail, Retry, Snooze
@@ -12,6 +14,20 @@ from django_reliable_jobs.limits import Concurrency, Rate
 from django_reliable_jobs.recurrence import Cron, Every, Once
 from django_reliable_jobs.registry import Task, task
 from django_reliable_jobs.retry import exponential
+from django_reliable_jobs.steps import sleep, step, wait_for_event
+
+
+def emit_event(name: str, payload: Any = None, *, using: str | None = None) -> bool:
+    """Emit an event in the caller's transaction: it is there if and only if the caller commits.
+
+    Jobs that wait for it go on, and so does each that comes to wait for it while it is kept (EVENT_RETENTION). The
+    first of a name stays: a second one changes nothing and returns False; it waits for the transaction of the first.
+    The payload is JSON; raises InvalidArguments for what is not.
+    """
+    from django_reliable_jobs.engine import events  # loads models, which need settings
+
+    return events.emit(name, payload, using=using)
+
 
 __version__ = "0.1.0"
 
@@ -28,7 +44,11 @@ __all__ = [
     "Snooze",
     "Task",
     "current_job",
+    "emit_event",
     "exponential",
     "scheduled",
+    "sleep",
+    "step",
     "task",
+    "wait_for_event",
 ]

@@ -24,6 +24,7 @@ from django.utils.functional import Promise
 
 from django_reliable_jobs.exceptions import InvalidArguments, InvalidCheckpoint, InvalidResult
 
+MAX_EVENT_NAME = 245  # characters; a wait that is repeated is numbered behind the name
 MAX_DEPTH = 100  # levels of lists and dicts, far below what the stack of PostgreSQL or a thread holds
 
 # PostgreSQL's jsonb refuses U+0000 and a surrogate without its partner. ensure_ascii writes both as escapes, so that
@@ -155,6 +156,24 @@ def dump_checkpoint(name: str, value: Any, *, task: str, max_bytes: int) -> str:
         raise InvalidCheckpoint(
             f"{task}: the checkpoint {name!r} takes {len(text)} bytes as JSON, more than MAX_RESULT_BYTES"
             f" ({max_bytes}). Store the data and keep its id."
+        )
+    return text
+
+
+def dump_payload(name: str, value: Any, *, max_bytes: int) -> str:
+    """Return an event's payload as JSON text. Raises InvalidArguments, which names what can't be stored."""
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_EVENT_NAME or not name.isprintable():
+        raise InvalidArguments(
+            f"the name of an event is text of 1 to {MAX_EVENT_NAME} printable characters, not {name!r:.80}"
+        )
+    try:
+        text = dump(value)
+    except ValueError:
+        raise InvalidArguments(f"the event {name!r} can't be stored: {_find_fault(value, 'payload')}") from None
+    if len(text) > max_bytes:
+        raise InvalidArguments(
+            f"the payload of the event {name!r} takes {len(text)} bytes as JSON, more than MAX_RESULT_BYTES"
+            f" ({max_bytes}). Store the data and pass its id."
         )
     return text
 

@@ -34,6 +34,7 @@ class Settings:
     SLOT_RETENTION: timedelta | None = timedelta(days=90)  # of decided slots; None: kept
     MAX_ARGUMENT_BYTES: int = 256 * 1024
     MAX_RESULT_BYTES: int = 256 * 1024
+    EVENT_RETENTION: timedelta = timedelta(days=30)  # of events that nobody waits for
     MAX_ERROR_CHARACTERS: int = 20_000  # of a stored traceback; its middle is cut
     LISTEN: str = "auto"  # auto | off | a DSN that reaches PostgreSQL without a transaction pooler
     TASK_MODULES: tuple[str, ...] = ()  # beside the `tasks` module of each installed app
@@ -162,3 +163,8 @@ def _forget(*, setting: str, **_: Any) -> None:
 
 
 setting_changed.connect(_forget)
+    (
+        "EVENT_RETENTION",
+        lambda v: isinstance(v, timedelta) and v >= timedelta(hours=1),
+        "a timedelta of at least an hour",
+    ),

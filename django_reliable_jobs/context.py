@@ -12,7 +12,15 @@ from typing import Any, Literal, Protocol
 
 from django_reliable_jobs.exceptions import Interruption, JobTimeout, LeaseLost, Stopping
 
-StopReason = Literal["shutdown", "cancel", "timeout", "lost"]
+if TYPE_CHECKING:
+    from django.db.models import Manager, Model, QuerySet
+
+    from django_reliable_jobs.batches import Batches
+
+    M = TypeVar("M", bound=Model)
+    T = TypeVar("T")
+
+StopReason = Literal["shutdown", "cancel", "timeout", "step", "lost"]
 
 
 class StopFlag:
@@ -21,7 +29,7 @@ class StopFlag:
     `insists` makes every query on the job's thread a safe point too. `was_seen`: the task looked, and ended there.
     """
 
-    __slots__ = ("insists", "raised_at", "reason", "was_seen")
+    __slots__ = ("insists", "raised_at", "reason", "step_deadline", "was_seen")
 
     def __init__(self) -> None:
         self.reason: StopReason | None = None
@@ -29,12 +37,15 @@ class StopFlag:
         self.insists = False
         self.was_seen = False
 
+        self.step_deadline: float | None = None  # of the monotonic clock, while a step with a timeout runs
     def interruption(self) -> Interruption:
         """Return what the job is ended with."""
         match self.reason:
             case "timeout":
                 return JobTimeout("the attempt ran longer than its task's timeout")
             case "lost":
+            case "step":
+                return JobTimeout("the step ran longer than its timeout")
                 return LeaseLost("the worker lost its lease; nothing of this attempt is written from here on")
             case "cancel":
                 return Stopping("the job was asked to cancel")

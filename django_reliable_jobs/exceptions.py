@@ -10,6 +10,12 @@ Exception
 │   ├── UnknownSchedule        (LookupError)
 │   ├── DuplicateJob
 │   ├── InvalidResult          (TypeError)
+│   ├── InvalidCheckpoint      (TypeError)
+│   ├── InvalidBatches         (ValueError)   what can't be gone through batch by batch
+│   ├── InvalidStep            (TypeError)    a step, sleep or wait that can't hold, or not where it stands
+│   ├── KeptFailure                           kept in the history of a job, and raised again in every replay
+│   │   ├── StepFailed, ChildFailed
+│   │   └── EventTimeout       (TimeoutError)
 │   └── JobFailed                             what Job.wait() raises
 └── Ending                                    raised by a task to choose its ending
     ├── Retry, Snooze
@@ -77,6 +83,36 @@ class InvalidCheckpoint(ReliableJobsError, TypeError):
 class JobFailed(ReliableJobsError):
     """The job that was waited for ended without success. `job` is its row."""
 
+class InvalidBatches(ReliableJobsError, ValueError):
+    """A job can't go through this batch by batch, each row exactly once. A later attempt could not either."""
+
+
+class InvalidStep(ReliableJobsError, TypeError):
+    """A step, sleep or wait can't be asked for like this, or not here."""
+
+
+class KeptFailure(ReliableJobsError):
+    """Kept in the history of a job, so that every replay raises it again. If it leaves the task, the job ends."""
+
+
+class StepFailed(KeptFailure):
+    """A step used up its tries. `name` is the step's; `error` what its last try raised, as text."""
+
+    def __init__(self, name: str, tries: int, error: str) -> None:
+        super().__init__(f"the step {name!r} failed after {tries} {'try' if tries == 1 else 'tries'}: {error}")
+        self.name = name
+        self.tries = tries
+        self.error = error
+
+
+class EventTimeout(KeptFailure, TimeoutError):
+    """An event did not come in time. `name` is the event's."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the event {name!r} did not come in time")
+        self.name = name
+
+
     def __init__(self, job: Any) -> None:
         super().__init__(f"job {job.pk} of task {job.task} ended {job.status}: {job.reason or 'no reason recorded'}")
         self.job = job
@@ -128,3 +164,17 @@ class JobTimeout(Interruption):
 
 class Stopping(Interruption):
     """The worker is stopping, or the job was asked to cancel: the attempt ends here, at a safe point."""
+
+
+class Suspension(Interruption):
+    """The job gives its worker back: it waits, or a step is tried again later. Raised by steps, sleeps and waits."""
+
+    def __init__(self, reason: str, *, delay: float, is_waiting: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.delay = delay  # seconds from now
+        self.is_waiting = is_waiting
+
+
+class HistoryMismatch(Interruption):
+    """The code asks for other steps than the history of the job has: it is put back until other code is deployed."""

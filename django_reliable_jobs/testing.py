@@ -12,11 +12,21 @@ from django.utils import timezone
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.context import StopFlag
-from django_reliable_jobs.engine import claim, exchange, heartbeat, lifecycle, limited, limits, lines, maintenance
+from django_reliable_jobs.engine import (
+    claim,
+    exchange,
+    heartbeat,
+    lifecycle,
+    limited,
+    limits,
+    lines,
+    maintenance,
+    waits,
+)
 from django_reliable_jobs.engine import tick as schedule_tick
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.lifecycle import Ending
-from django_reliable_jobs.engine.transaction import default_database
+from django_reliable_jobs.engine.transaction import around, default_database, open_blocks
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.processes.execution import call_here, execute
 from django_reliable_jobs.processes.queues import QueueOrder
@@ -68,7 +78,7 @@ def run_jobs(*, using: str | None = None, max_jobs: int = 1000) -> list[Job]:
     limits.declare(using)
     ran: list[int] = []
     while True:
-        while maintenance.promote(using):
+        while maintenance.promote(using) or waits.wake(using):
             pass
         job = _claim_one(using, identity.id, queues)
         if job is None:
@@ -98,7 +108,13 @@ def _claim_one(using: str, worker_id: int, queues: QueueOrder) -> ClaimedJob | N
 
 
 def _run(using: str, job: ClaimedJob) -> None:
-    outcome = execute(job, StopFlag(), using=using, call=_call_in_savepoints, leave=lambda: None)
+    reset = around.set(open_blocks())
+    progress = Progress()
+    try:
+        outcome = execute(job, StopFlag(), using=using, call=_call_in_savepoints, leave=lambda: None, progress=progress)
+    finally:
+        around.reset(reset)
+    write_progress(using, [(job, progress)])
     if not outcome.is_recorded:
         lifecycle.end(using, [Ending(job.id, job.token, outcome)], worker="test:0")
 

@@ -10,7 +10,13 @@ from testproject.settings import *  # noqa: F403
 INSTALLED_APPS = [*INSTALLED_APPS, "tests"]  # noqa: F405
 
 RELIABLE_JOBS = {
-    "TASK_MODULES": ["tests.tasks", "tests.interrupted_tasks", "tests.hostile_tasks", "tests.limited_tasks", "tests.step_tasks"],
+    "TASK_MODULES": [
+        "tests.tasks",
+        "tests.interrupted_tasks",
+        "tests.hostile_tasks",
+        "tests.limited_tasks",
+        "tests.step_tasks",
+    ],
     **json.loads(os.environ.get("TESTS_RELIABLE_JOBS", "{}")),
 }
 

@@ -34,14 +34,14 @@ SAVE = f"""
 WITH {MINE}
 INSERT INTO django_reliable_jobs_checkpoint AS checkpoint (job_id, run, name, value, token, saved_at)
 SELECT mine.id, mine.run, %(name)s, %(value)s::jsonb, %(token)s, clock_timestamp() FROM mine
-    ON CONFLICT (job_id, run, name)
+    ON CONFLICT (job_id, run, name, kind)
     DO UPDATE SET value = excluded.value, token = excluded.token, saved_at = excluded.saved_at
 RETURNING {LIMIT_IDLE}
 """
 
 LOAD = """
 SELECT value::text FROM django_reliable_jobs_checkpoint
- WHERE job_id = %(job_id)s AND run = %(run)s AND name = %(name)s
+ WHERE job_id = %(job_id)s AND run = %(run)s AND name = %(name)s AND kind = 'checkpoint'
 """
 
 

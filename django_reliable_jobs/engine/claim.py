@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from django.db import connections
 
 from django_reliable_jobs import clock
-from django_reliable_jobs.engine.transaction import short_transaction
+from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
+from django_reliable_jobs.engine.waits import HAS_NEWS
 
 NOW = "coalesce(%(moment)s::timestamptz, statement_timestamp())"
 
@@ -66,6 +67,7 @@ class Sight(NamedTuple):
     """What `look` saw of the lines that jobs wait in; what is paused it does not see."""
 
     heads: list[Head]
+    has_news: bool = False  # there are events, or jobs whose wait is over, that nobody has looked at
     next_due: float | None  # seconds until the next scheduled job is due
     limited: list[str]  # the queues in which jobs with limits are ready
 
@@ -176,8 +178,8 @@ SELECT queue_name, priority, id, run_after::text, extract(epoch FROM {NOW} - run
  UNION ALL
 SELECT queue_name, NULL, NULL, NULL, NULL, NULL, NULL FROM limited WHERE {IS_OPEN.format("limited")}
  UNION ALL
-SELECT NULL, NULL, NULL, NULL, extract(epoch FROM min(job.run_after) - {NOW})::float8, NULL, NULL
-  FROM django_reliable_jobs_job job WHERE job.status = 'SCHEDULED'
+SELECT NULL, NULL, NULL, NULL, extract(epoch FROM min(job.run_after) - {NOW})::float8, {HAS_NEWS}, NULL
+  FROM django_reliable_jobs_job job WHERE job.status IN ('SCHEDULED', 'WAITING')
 """
 
 CLAIM_PASSED_OVER = f"""
@@ -201,9 +203,9 @@ def look(using: str) -> Sight:
     """Return the head of each queue and priority that has a ready job, and what else there is to wait for."""
     with connections[using].cursor() as cursor:
         cursor.execute(LOOK, {"moment": clock.moment()})
-        *rows, (_, _, _, _, next_due, _, _) = cursor.fetchall()
+        *rows, (_, _, _, _, next_due, has_news, _) = cursor.fetchall()
     heads = [Head._make(row) for row in rows if row[1] is not None]
-    return Sight(heads, next_due, [row[0] for row in rows if row[1] is None])
+    return Sight(heads, next_due, [row[0] for row in rows if row[1] is None], has_news)
 
 
 def claim_parameters(worker_id: int, arms: Sequence[Arm], *, limit: int, free: int, alone: bool) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from django.db import IntegrityError, connections, transaction
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.arguments import load
-from django_reliable_jobs.engine import enqueue
-from django_reliable_jobs.engine.transaction import short_transaction
+from django_reliable_jobs.engine import enqueue, waits
+from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.engine.wakeup import notify_idle
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.registry import find
@@ -41,6 +41,7 @@ class Outcome:
     is_recorded: bool = False  # in the transaction of the task itself
 
 
+    has_begun: bool = False  # without an attempt's row: it waits, or a step of it is put off
 class Ending(NamedTuple):
     """An outcome and the claim that it belongs to. Ages are seconds before now, from a monotonic clock."""
 
@@ -100,8 +101,8 @@ WITH ended AS (
            result = given.result::jsonb
       FROM unnest(%(ids)s::bigint[], %(statuses)s::text[], %(delays)s::float8[], %(gives_back)s::int[],
                   %(losses)s::int[], %(reasons)s::text[], %(results)s::text[],
-                  %(has_begun)s::bool[])
-           AS given(id, status, delay, gives_back, losses, reason, result, has_begun)
+                  %(has_begun)s::bool[], %(run_after)s::timestamptz[])
+           AS given(id, status, delay, gives_back, losses, reason, result, has_begun, run_after)
       LEFT JOIN django_reliable_jobs_cancelrequest asked ON asked.job_id = given.id
      WHERE job.id = given.id
     RETURNING job.id, job.status, job.attempt + given.gives_back AS number, job.claims, job.run, job.queue_name
@@ -191,6 +192,8 @@ def end(using: str, endings: Sequence[Ending], *, worker: str) -> set[int]:
         _ended(using, {job_id: (status, *locked[job_id]) for job_id, status in statuses.items()})
     return set(statuses)
 
+    if waiting := [job_id for job_id, status in statuses.items() if status == Job.Status.WAITING]:
+        waits.wake_these(using, waiting)
 
 def _end_parameters(endings: Sequence[Ending], worker: str) -> dict[str, Any]:
     outcomes = [each.outcome for each in endings]
@@ -204,7 +207,9 @@ def _end_parameters(endings: Sequence[Ending], worker: str) -> dict[str, Any]:
         "delays": [None if each.delay is None else float(each.delay) for each in outcomes],
         "gives_back": [0 if each.uses_attempt else 1 for each in outcomes],
         "losses": [each.losses for each in outcomes],
-        "has_begun": [each.attempt is not None for each in outcomes],  # it was started in time, whatever comes later
+        "has_begun": [
+            each.attempt is not None or each.has_begun for each in outcomes
+        ],  # it was started in time, whatever comes later
         "reasons": [each.reason for each in outcomes],
         "results": [each.result for each in outcomes],
         "attempts": [each.attempt for each in outcomes],

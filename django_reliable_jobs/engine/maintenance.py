@@ -33,7 +33,7 @@ _NOW = "coalesce(%(moment)s::timestamptz, clock_timestamp())"
 PROMOTE = f"""
 WITH due AS MATERIALIZED (
     SELECT id FROM django_reliable_jobs_job
-     WHERE status = 'SCHEDULED' AND run_after <= coalesce(%(moment)s::timestamptz, statement_timestamp())
+     WHERE status IN ('SCHEDULED', 'WAITING') AND run_after <= coalesce(%(moment)s::timestamptz, statement_timestamp())
      ORDER BY run_after, id LIMIT %(batch)s FOR NO KEY UPDATE SKIP LOCKED
 ), promoted AS (
     UPDATE django_reliable_jobs_job job SET status = 'READY' FROM due WHERE job.id = due.id RETURNING job.queue_name
@@ -128,6 +128,8 @@ DELETE_OLD_JOBS = """attempts AS (
     DELETE FROM django_reliable_jobs_cancelrequest WHERE job_id IN (SELECT id FROM old)
 )"""
 
+), waits AS (
+    DELETE FROM django_reliable_jobs_wait WHERE job_id IN (SELECT id FROM old)
 PRUNE = f"""
 WITH old AS MATERIALIZED (
     SELECT id FROM django_reliable_jobs_job

@@ -135,13 +135,74 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("run", models.SmallIntegerField(verbose_name="run")),
                 ("name", models.CharField(max_length=255, verbose_name="name")),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("checkpoint", "checkpoint"),
+                            ("step", "step"),
+                            ("sleep", "sleep"),
+                            ("event", "event"),
+                            ("child", "child"),
+                            ("children", "children"),
+                        ],
+                        db_default="checkpoint",
+                        max_length=10,
+                        verbose_name="kind",
+                    ),
+                ),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[("done", "done"), ("trying", "trying"), ("waiting", "waiting"), ("failed", "failed")],
+                        db_default="done",
+                        max_length=8,
+                        verbose_name="state",
+                    ),
+                ),
                 ("value", models.JSONField(verbose_name="value")),
+                ("function", models.CharField(max_length=255, null=True, verbose_name="function")),
+                ("args", models.JSONField(null=True, verbose_name="arguments")),
+                ("undo", models.CharField(max_length=255, null=True, verbose_name="undo")),
+                ("tries", models.SmallIntegerField(null=True, verbose_name="tries")),
+                ("error", models.TextField(null=True, verbose_name="error")),
+                ("started_at", models.DateTimeField(null=True, verbose_name="started")),
+                ("until", models.DateTimeField(null=True, verbose_name="until")),
+                (
+                    "undo_state",
+                    models.CharField(
+                        choices=[("done", "done"), ("trying", "trying"), ("waiting", "waiting"), ("failed", "failed")],
+                        max_length=8,
+                        null=True,
+                        verbose_name="undo state",
+                    ),
+                ),
+                ("undo_tries", models.SmallIntegerField(null=True, verbose_name="undo tries")),
+                ("undo_error", models.TextField(null=True, verbose_name="undo error")),
+                ("undone_at", models.DateTimeField(null=True, verbose_name="undone")),
                 ("token", models.BigIntegerField(verbose_name="token")),
                 ("saved_at", models.DateTimeField(verbose_name="saved")),
             ],
             options={
                 "verbose_name": "checkpoint",
                 "verbose_name_plural": "checkpoints",
+            },
+        ),
+        migrations.CreateModel(
+            name="Event",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=255, unique=True, verbose_name="name")),
+                ("payload", models.JSONField(verbose_name="payload")),
+                (
+                    "emitted_at",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), verbose_name="emitted"),
+                ),
+                ("is_new", models.BooleanField(db_default=True, verbose_name="new")),
+            ],
+            options={
+                "verbose_name": "event",
+                "verbose_name_plural": "events",
             },
         ),
         migrations.CreateModel(
@@ -652,6 +713,32 @@ class Migration(migrations.Migration):
                 "verbose_name_plural": "cancel requests",
             },
         ),
+        migrations.CreateModel(
+            name="Wait",
+            fields=[
+                (
+                    "job",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="+",
+                        serialize=False,
+                        to="django_reliable_jobs.job",
+                        verbose_name="job",
+                    ),
+                ),
+                ("event", models.CharField(max_length=255, null=True, verbose_name="event")),
+                (
+                    "since",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), verbose_name="since"),
+                ),
+                ("is_satisfied", models.BooleanField(db_default=False, verbose_name="satisfied")),
+            ],
+            options={
+                "verbose_name": "wait",
+                "verbose_name_plural": "waits",
+            },
+        ),
         migrations.AddIndex(
             model_name="job",
             index=models.Index(
@@ -711,7 +798,9 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="job",
             index=models.Index(
-                condition=models.Q(("status", "SCHEDULED")), fields=["run_after", "id"], name="reliable_job_due"
+                condition=models.Q(("status__in", ("SCHEDULED", "WAITING"))),
+                fields=["run_after", "id"],
+                name="reliable_job_due",
             ),
         ),
         migrations.AddIndex(
@@ -814,6 +903,14 @@ class Migration(migrations.Migration):
                 to="django_reliable_jobs.job",
                 verbose_name="job",
             ),
+        ),
+        migrations.AddIndex(
+            model_name="event",
+            index=models.Index(condition=models.Q(("is_new", True)), fields=["id"], name="reliable_event_new"),
+        ),
+        migrations.AddIndex(
+            model_name="event",
+            index=models.Index(fields=["emitted_at"], name="reliable_event_old"),
         ),
         migrations.AddConstraint(
             model_name="limit",
@@ -1021,13 +1118,25 @@ class Migration(migrations.Migration):
                 condition=models.Q(("outcome__in", ("missed", "skipped"))), name="reliable_range_has_no_job"
             ),
         ),
+        migrations.AddIndex(
+            model_name="wait",
+            index=models.Index(
+                condition=models.Q(("event__isnull", False)), fields=["event"], name="reliable_wait_event"
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="wait",
+            index=models.Index(
+                condition=models.Q(("is_satisfied", True)), fields=["job"], name="reliable_wait_satisfied"
+            ),
+        ),
         migrations.AddConstraint(
             model_name="attempt",
             constraint=models.UniqueConstraint(fields=("job", "claim"), name="reliable_attempt_once"),
         ),
         migrations.AddConstraint(
             model_name="checkpoint",
-            constraint=models.UniqueConstraint(fields=("job", "run", "name"), name="reliable_checkpoint_once"),
+            constraint=models.UniqueConstraint(fields=("job", "run", "name", "kind"), name="reliable_checkpoint_once"),
         ),
         migrations.AddIndex(
             model_name="notice",

@@ -7,12 +7,14 @@ from django_reliable_jobs.models.counter import MinuteCount, Pulse
 from django_reliable_jobs.models.fleet import Leader, Limit, Pace, Queue, Worker
 from django_reliable_jobs.models.job import Attempt, CancelRequest, Checkpoint, Job, Progress
 from django_reliable_jobs.models.schedule import Schedule, Slot, SlotRange
+from django_reliable_jobs.models.workflow import Event, Wait
 
 __all__ = [
     "Alert",
     "Attempt",
     "CancelRequest",
     "Checkpoint",
+    "Event",
     "Job",
     "Leader",
     "Limit",
@@ -25,5 +27,6 @@ __all__ = [
     "Schedule",
     "Slot",
     "SlotRange",
+    "Wait",
     "Worker",
 ]

@@ -150,7 +150,9 @@ class Job(models.Model):
                 fields=["serial_key"],
                 condition=Q(status="RUNNING", serial_key__isnull=False),
             ),
-            models.Index(name="reliable_job_due", fields=["run_after", "id"], condition=Q(status="SCHEDULED")),
+            models.Index(
+                name="reliable_job_due", fields=["run_after", "id"], condition=Q(status__in=("SCHEDULED", "WAITING"))
+            ),
             models.Index(name="reliable_job_running", fields=["worker_id"], condition=Q(status="RUNNING")),
             models.Index(
                 name="reliable_job_finished",
@@ -237,19 +239,49 @@ class Attempt(models.Model):
 
 
 class Checkpoint(models.Model):
-    """A named JSON value that a running job saved, of one run."""
+    """A named JSON value that a running job saved, of one run; or a step, a sleep or a wait, with what came of it.
+
+    The steps, sleeps and waits of a run in the order of their ids are its history.
+    """
+
+    class Kind(models.TextChoices):
+        CHECKPOINT = "checkpoint", _("checkpoint")
+        STEP = "step", _("step")
+        SLEEP = "sleep", _("sleep")
+        EVENT = "event", _("event")
+        CHILD = "child", _("child")
+        CHILDREN = "children", _("children")
+
+    class State(models.TextChoices):
+        DONE = "done", _("done")
+        TRYING = "trying", _("trying")  # failed, and is tried again
+        WAITING = "waiting", _("waiting")
+        FAILED = "failed", _("failed")
 
     job = models.ForeignKey(Job, models.CASCADE, db_index=False, related_name="checkpoints", verbose_name=_("job"))
     run = models.SmallIntegerField(_("run"))
     name = models.CharField(_("name"), max_length=255)
+    kind = models.CharField(_("kind"), max_length=10, choices=Kind, db_default=Kind.CHECKPOINT)
+    state = models.CharField(_("state"), max_length=8, choices=State, db_default=State.DONE)
     value = models.JSONField(_("value"))
+    function = models.CharField(_("function"), max_length=255, null=True)  # noqa: DJ001
+    args = models.JSONField(_("arguments"), null=True)
+    undo = models.CharField(_("undo"), max_length=255, null=True)  # noqa: DJ001
+    tries = models.SmallIntegerField(_("tries"), null=True)
+    error = models.TextField(_("error"), null=True)  # noqa: DJ001
+    started_at = models.DateTimeField(_("started"), null=True)
+    until = models.DateTimeField(_("until"), null=True)  # a sleep ends or a wait is given up
+    undo_state = models.CharField(_("undo state"), max_length=8, choices=State, null=True)  # noqa: DJ001
+    undo_tries = models.SmallIntegerField(_("undo tries"), null=True)
+    undo_error = models.TextField(_("undo error"), null=True)  # noqa: DJ001
+    undone_at = models.DateTimeField(_("undone"), null=True)
     token = models.BigIntegerField(_("token"))  # of the claim that saved it last
     saved_at = models.DateTimeField(_("saved"))
 
     class Meta:
         verbose_name = _("checkpoint")
         verbose_name_plural = _("checkpoints")
-        constraints = [models.UniqueConstraint(name="reliable_checkpoint_once", fields=["job", "run", "name"])]
+        constraints = [models.UniqueConstraint(name="reliable_checkpoint_once", fields=["job", "run", "name", "kind"])]
 
     def __str__(self) -> str:
         return f"#{self.job_id} {self.name}"

@@ -63,6 +63,10 @@ class Deadlines(Loop):
             if held.flag.reason is None and limit and held.started and now - held.started > limit:
                 logger.warning("job %s (%s) ran longer than its timeout of %s s", held.job.id, held.job.task, limit)
                 self._worker.recorder.flag([held.job.token], "timeout")
+            deadline = held.flag.step_deadline
+            if held.flag.reason is None and deadline is not None and now > deadline:
+                logger.warning("a step of job %s (%s) ran longer than its timeout", held.job.id, held.job.task)
+                self._worker.recorder.flag([held.job.token], "step")
             if held.flag.reason is not None and held.flag.insists:
                 self._press(held, now)
         tokens = {held.job.token for held in running}

@@ -19,9 +19,9 @@ from django_reliable_jobs import arguments, clock, registry
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.context import JobContext, StopFlag, entered
 from django_reliable_jobs.engine import atomic
-from django_reliable_jobs.engine.checkpoints import AttemptPort
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.lifecycle import Outcome
+from django_reliable_jobs.engine.steps import StepPort
 from django_reliable_jobs.exceptions import (
     Cancel,
     Fail,
@@ -29,6 +29,7 @@ from django_reliable_jobs.exceptions import (
     InvalidResult,
     JobTimeout,
     LeaseLost,
+    KeptFailure,
     Retry,
     Snooze,
     Stopping,
@@ -36,7 +37,9 @@ from django_reliable_jobs.exceptions import (
 from django_reliable_jobs.models import Attempt, Job
 from django_reliable_jobs.processes.errors import chain_of, message_of, one_line, sqlstates_of, stored, traceback_of
 from django_reliable_jobs.retry import as_seconds
+from django_reliable_jobs.processes import suspending
 
+from django_reliable_jobs.progress import Progress
 logger = logging.getLogger("django_reliable_jobs")
 
 READY, SCHEDULED = Job.Status.READY.value, Job.Status.SCHEDULED.value
@@ -75,7 +78,7 @@ def execute(job: ClaimedJob, flag: StopFlag, *, using: str, call: CallTask, leav
     if task is None:
         return _put_back_unknown(job)
     try:
-        outcome = _perform(task, job, context_of(job, flag, using), call)
+        outcome = _perform(task, job, context, port, call)
     except BaseException as error:
         with suppress(Exception):
             leave()
@@ -83,7 +86,10 @@ def execute(job: ClaimedJob, flag: StopFlag, *, using: str, call: CallTask, leav
     try:
         leave()
     except Exception as error:
-        return _told(task, job, _judge_safely(task, job, flag, error), leave)
+        outcome = suspending.outcome_of(context, port, error) or _judge_safely(task, job, flag, error)
+        return _told(task, job, outcome, leave)
+    port = port_of(task, job, using)
+    context = context_of(job, flag, using, port, progress or Progress())
     return _told(task, job, outcome, leave)
 
 
@@ -109,7 +115,9 @@ def _judge_safely(task: registry.Task[..., Any], job: ClaimedJob, flag: StopFlag
         return _retry_or_die(task, job, fault)
 
 
-def _perform(task: registry.Task[..., Any], job: ClaimedJob, context: JobContext, call: CallTask) -> Outcome:
+def _perform(
+    task: registry.Task[..., Any], job: ClaimedJob, context: JobContext, port: StepPort, call: CallTask
+) -> Outcome:
     args, kwargs = arguments.load(job.args), arguments.load(job.kwargs)
     if task.takes_context:
         args = [context, *args]
@@ -126,6 +134,7 @@ def _perform(task: registry.Task[..., Any], job: ClaimedJob, context: JobContext
     return RECORDED if text is None else replace(RECORDED, result=text)
 
 
+        suspending.raise_if_suspended(port)
 def _dump_result(task: registry.Task[..., Any], result: Any) -> str:
     return arguments.dump_result(result, task=task.name, max_bytes=settings.MAX_RESULT_BYTES)
 
@@ -152,7 +161,21 @@ def unrecordable(error: BaseException) -> Outcome:
     return _recorded(error, status=DEAD, reason=f"how it ended could not be recorded: {one_line(error)}")
 
 
-def context_of(job: ClaimedJob, flag: StopFlag, using: str) -> JobContext:
+def port_of(task: registry.Task[..., Any], job: ClaimedJob, using: str) -> StepPort:
+    """Return what the context of an attempt writes through."""
+    return StepPort(
+        using,
+        job_id=job.id,
+        token=job.token,
+        run=job.run,
+        task=job.task,
+        policy=task.retry_policy,
+        is_atomic=task.atomic,
+        is_first_claim=job.claims == 1,
+    )
+
+
+def context_of(job: ClaimedJob, flag: StopFlag, using: str, port: StepPort, progress: Progress) -> JobContext:
     """Return what the task sees of its job."""
     return JobContext(
         id=job.id,
@@ -165,7 +188,7 @@ def context_of(job: ClaimedJob, flag: StopFlag, using: str) -> JobContext:
         using=using,
         schedule=job.schedule_id,
         slot=job.slot,
-        _port=AttemptPort(using, job_id=job.id, token=job.token, run=job.run, task=job.task),
+        _port=port,
         _stop=flag,
     )
 
@@ -217,7 +240,7 @@ def _judge(task: registry.Task[..., Any], job: ClaimedJob, flag: StopFlag, error
             )
         case Fail():
             return _recorded(error, status=DEAD, reason=error.reason or "failed for good by its task")
-        case InvalidResult():
+        case InvalidResult() | InvalidBatches() | KeptFailure():
             return _recorded(error, status=DEAD, reason=str(error))
     return _retry_or_die(task, job, error)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from django.db import Error as DatabaseError
 
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine import claim, exchange, heartbeat, maintenance
+from django_reliable_jobs.engine import claim, exchange, heartbeat, maintenance, waits
 from django_reliable_jobs.engine.claim import Arm, ClaimedJob, Head
 from django_reliable_jobs.processes.limited import LimitedIntake
 from django_reliable_jobs.processes.queues import advanced, seated
@@ -128,6 +128,9 @@ class Intake:
         if time.monotonic() < self._orphans_until or time.monotonic() > self._orphans_sought_at + ORPHAN_SECONDS:
             self._adopt_orphans()
         seen = claim.look(using)
+        if seen.has_news:
+            waits.wake(using)
+            seen = claim.look(using)
         if seen.next_due is not None and seen.next_due <= 0:
             # Nothing promoted: somebody else does it at this moment.
             seen = claim.look(using) if maintenance.promote(using) else seen._replace(next_due=FIRST_PAUSE)

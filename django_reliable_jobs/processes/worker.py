@@ -16,6 +16,7 @@ from django.db import InterfaceError, InternalError, OperationalError
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import heartbeat, limits
 from django_reliable_jobs.engine.claim import ClaimedJob
+from django_reliable_jobs.engine.wakeup import ANY_QUEUE
 from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.deadlines import Deadlines
 from django_reliable_jobs.processes.heartbeat import Heartbeat
@@ -96,7 +97,7 @@ class Worker:
 
     def hears(self, queue_name: str) -> bool:
         """Return whether a notification of this queue is for this worker."""
-        return self.queues.serves(queue_name)
+        return queue_name == ANY_QUEUE or self.queues.serves(queue_name)
 
     def adopt(self, job: ClaimedJob) -> None:
         """Run a job that another thread of this process claimed."""

@@ -193,7 +193,7 @@ def test_a_look_sees_the_head_of_each_line_and_the_next_due_moment() -> None:
     Queue.objects.create(name="b", paused_at=timezone.now())
     suspect = ReadyJobFactory(queue_name="c", losses=1)
     ScheduledJobFactory()
-    heads, next_due, _ = claiming.look("default")
+    heads, next_due, *_ = claiming.look("default")
     assert {(head.queue_name, head.priority) for head in heads} == {("a", 0), ("a", 5), ("c", 0)}
     assert [head.id for head in heads if head.is_suspect] == [suspect.pk]
     assert all(59 < head.waited < 70 for head in heads)

@@ -1,0 +1,50 @@
+"""What jobs wait for: events, children, batches."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
+
+from django_reliable_jobs.models.job import Job
+
+
+class Event(models.Model):
+    """A named fact with a payload. The first of a name stays; kept for EVENT_RETENTION, and while it is waited for."""
+
+    name = models.CharField(_("name"), max_length=255, unique=True)
+    payload = models.JSONField(_("payload"))
+    emitted_at = models.DateTimeField(_("emitted"), db_default=Now())
+    is_new = models.BooleanField(_("new"), db_default=True)  # no worker has looked yet for who waits for it
+
+    class Meta:
+        verbose_name = _("event")
+        verbose_name_plural = _("events")
+        indexes = [
+            models.Index(name="reliable_event_new", fields=["id"], condition=Q(is_new=True)),
+            models.Index(name="reliable_event_old", fields=["emitted_at"]),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Wait(models.Model):
+    """What a job waits for, from before it gives its worker back until it has taken note of it."""
+
+    job = models.OneToOneField(Job, models.CASCADE, primary_key=True, related_name="+", verbose_name=_("job"))
+    event = models.CharField(_("event"), max_length=255, null=True)  # noqa: DJ001
+    since = models.DateTimeField(_("since"), db_default=Now())
+    is_satisfied = models.BooleanField(_("satisfied"), db_default=False)
+
+    class Meta:
+        verbose_name = _("wait")
+        verbose_name_plural = _("waits")
+        indexes = [
+            models.Index(name="reliable_wait_event", fields=["event"], condition=Q(event__isnull=False)),
+            models.Index(name="reliable_wait_satisfied", fields=["job"], condition=Q(is_satisfied=True)),
+        ]
+
+    def __str__(self) -> str:
+        return f"#{self.job_id}"

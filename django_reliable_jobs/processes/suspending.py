@@ -1,0 +1,67 @@
+"""How an attempt ends that gives its worker back with the job under way: it waits, or a step of it is tried again."""
+
+from __future__ import annotations
+
+import logging
+
+from django_reliable_jobs.context import JobContext
+from django_reliable_jobs.engine.lifecycle import Outcome
+from django_reliable_jobs.engine.steps import StepPort
+from django_reliable_jobs.exceptions import HistoryMismatch, StepFailed, Suspension
+from django_reliable_jobs.models import Job
+from django_reliable_jobs.processes.errors import stored
+
+logger = logging.getLogger("django_reliable_jobs")
+
+MISMATCH_SECONDS = 60.0  # until other code may have been deployed
+TIMED_OUT = "the step ran longer than its timeout"
+
+
+def raise_if_suspended(port: StepPort) -> None:
+    """Raise a suspension that the task has caught; warn of steps that it has not asked for."""
+    if port.suspension is not None:
+        logger.warning("job %s has caught the exception that was to suspend it; it waits all the same", port.job_id)
+        raise port.suspension
+    if port.replay is not None and port.replay.leftover:
+        names = ", ".join(map(repr, port.replay.leftover))
+        logger.warning("job %s has ended without asking for steps of its history: %s", port.job_id, names)
+
+
+def outcome_of(context: JobContext, port: StepPort, error: BaseException) -> Outcome | None:
+    """Return the outcome of an attempt that suspends its job; None if this is no such end.
+
+    Called when the thread has left the task, so that what a step came to can be written.
+    """
+    if isinstance(error, HistoryMismatch):
+        logger.error("%s", error)
+        return _put_off(stored(str(error), 1000), MISMATCH_SECONDS)
+    if isinstance(error, Suspension):
+        return _suspended(error)
+    if context._stop.reason == "step":
+        return _timed_out(port)
+    return None
+
+
+def _suspended(suspension: Suspension) -> Outcome:
+    if not suspension.is_waiting:
+        return _put_off(suspension.reason, suspension.delay)
+    waiting = Job.Status.WAITING.value
+    return _put_off(suspension.reason, suspension.delay, status=waiting)
+
+
+def _timed_out(port: StepPort) -> Outcome:
+    running = port.running
+    if running is None:  # it ended in the moment in which it was given up
+        return _put_off(None, 0.0)
+    try:
+        return _suspended(running.fail(TimeoutError(TIMED_OUT)))
+    except StepFailed as error:  # kept: the next claim runs the task into it
+        return _put_off(str(error), 0.0)
+    except Exception:
+        logger.exception("job %s: that a step was given up could not be written; it is tried again", port.job_id)
+        return _put_off(TIMED_OUT, 1.0)
+
+
+def _put_off(reason: str | None, delay: float, *, status: str | None = None) -> Outcome:
+    status = status or (Job.Status.SCHEDULED.value if delay > 0 else Job.Status.READY.value)
+    return Outcome(status=status, delay=delay, uses_attempt=False, reason=reason, has_begun=True)

@@ -1,0 +1,112 @@
+"""Tasks that work in steps; what they do leaves effects, so that a test can count it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+
+from django_reliable_jobs import Cancel, Fail, Retry, Snooze, exponential, sleep, step, task, wait_for_event
+from django_reliable_jobs.exceptions import EventTimeout, StepFailed
+from tests.models import Effect
+from tests.tasks import leave_effect
+
+AT_ONCE = exponential(first=0, maximum=0, jitter=0)
+IN_A_MINUTE = exponential(first=60, maximum=60, jitter=0)
+
+flow: Any = None  # what `follows` runs; a test sets it
+
+
+@task(max_attempts=3, backoff=AT_ONCE)
+def follows(*args: Any, **kwargs: Any) -> Any:
+    """Run whatever the test says: the code of a task as it is deployed at this moment."""
+    return flow(*args, **kwargs)
+
+
+@task(max_attempts=3, backoff=AT_ONCE, atomic=True)
+def follows_atomically() -> Any:
+    return flow()
+
+
+@task(max_attempts=1)
+def follows_once() -> Any:
+    return flow()
+
+
+@task(max_attempts=3, backoff=AT_ONCE, give_up_on=(ValueError,))
+def gives_up() -> Any:
+    return flow()
+
+
+def leaves(name: str, result: Any = None) -> Any:
+    leave_effect(name)
+    return result
+
+
+def fails(name: str, message: str = "it broke") -> Any:
+    leave_effect(name)
+    raise ValueError(message)
+
+
+def fails_until(name: str, tries: int) -> str:
+    leave_effect(name)
+    if Effect.objects.filter(name=name).count() < tries:
+        raise ConnectionError(f"{name} is not ready")
+    return name
+
+
+def raises_ending(ending: str) -> None:
+    leave_effect(ending)
+    raise {
+        "retry": Retry(60, "later"),
+        "snooze": Snooze(60, "later"),
+        "cancel": Cancel("no longer"),
+        "fail": Fail("never"),
+    }[ending]
+
+
+@task()
+def waits(name: str, seconds: float | None = None) -> Any:
+    """Wait for an event and return its payload, or "too late"."""
+    try:
+        return wait_for_event(name, timeout=None if seconds is None else timedelta(seconds=seconds))
+    except EventTimeout:
+        return "too late"
+
+
+@task()
+def naps(seconds: float) -> str:
+    step("before", leaves, "before")
+    sleep("nap", timedelta(seconds=seconds))
+    step("after", leaves, "after")
+    return "rested"
+
+
+@task()
+def sleeps_until(moment: str) -> None:
+    sleep("until", datetime.fromisoformat(moment))
+
+
+@task()
+def waits_inside_a_transaction() -> None:
+    with transaction.atomic():
+        wait_for_event("never")
+
+
+def catches_everything(name: str) -> Any:
+    """Catch all that an ordinary handler can, around a wait."""
+    try:
+        return wait_for_event(name)
+    except Exception as error:
+        leave_effect(f"caught {error!r}")
+        return None
+
+
+def takes_another_way() -> str:
+    try:
+        step("first way", fails, "first way", max_attempts=1)
+    except StepFailed:
+        step("other way", leaves, "other way")
+        return "other"
+    return "first"
