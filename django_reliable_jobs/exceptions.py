@@ -29,7 +29,9 @@ BaseException
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class ReliableJobsError(Exception):
@@ -127,11 +129,20 @@ class Ending(Exception):
 
 
 class Retry(Ending):
+def _checked(name: str, after: T) -> T:
+    if isinstance(after, datetime) and after.utcoffset() is None:
+        raise ValueError(
+            f"{name}({after.isoformat()}) does not say in which time zone: give it django.utils.timezone.make_aware(…)"
+            " of that moment, or a timedelta from now"
+        )
+    return after
+
+
     """Try again after `after` (seconds, timedelta or aware datetime; None: the task's backoff). Uses an attempt."""
 
     def __init__(self, after: float | timedelta | datetime | None = None, reason: str = "") -> None:
         super().__init__(reason)
-        self.after = after
+        self.after = _checked(type(self).__name__, after)
 
 
 class Snooze(Ending):
@@ -139,7 +150,7 @@ class Snooze(Ending):
 
     def __init__(self, after: float | timedelta | datetime, reason: str = "") -> None:
         super().__init__(reason)
-        self.after = after
+        self.after = _checked(type(self).__name__, after)
 
 
 class Cancel(Ending):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from datetime import datetime
 from pathlib import Path
 
 from asgiref.sync import sync_to_async
@@ -293,3 +294,9 @@ def spin(seconds: float) -> None:
 def queries_in_log() -> int:
     leave_effect("one query")
     return len(connection.queries_log)
+
+
+@task(max_attempts=2)
+def again_at(how: str, moment: str) -> None:
+    """Ask for another run at a moment, as `how` says: retry or snooze."""
+    raise {"retry": Retry, "snooze": Snooze}[how](datetime.fromisoformat(moment))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db import IntegrityError, connections, transaction
@@ -31,6 +32,7 @@ class Outcome:
     status: str
     attempt: str | None = None  # the outcome in the attempt's row; None: no row
     delay: float | None = None  # seconds until it is due again; None: it keeps its place in the line
+    run_after: datetime | None = None  # the moment at which it is due again, by the database's clock
     uses_attempt: bool = True
     losses: int = 0  # consecutive losses of its worker, this one included
     result: str | None = None  # JSON
@@ -93,7 +95,7 @@ WITH ended AS (
                          ELSE given.reason END,
            finished_at = CASE WHEN given.status IN ('SUCCEEDED', 'DEAD', 'CANCELLED') OR asked.job_id IS NOT NULL
                               THEN {_NOW} END,
-           run_after = coalesce({_NOW} + make_interval(secs => given.delay), job.run_after),
+           run_after = coalesce(greatest(given.run_after, {_NOW} + make_interval(secs => given.delay)), job.run_after),
            attempt = job.attempt - given.gives_back,
            expires_at = CASE WHEN given.has_begun THEN NULL ELSE job.expires_at END,
            start_before = CASE WHEN given.has_begun THEN NULL ELSE job.start_before END,
@@ -205,6 +207,7 @@ def _end_parameters(endings: Sequence[Ending], worker: str) -> dict[str, Any]:
         "ended_ago": [each.ended_ago for each in endings],
         "statuses": [each.status for each in outcomes],
         "delays": [None if each.delay is None else float(each.delay) for each in outcomes],
+        "run_after": [each.run_after for each in outcomes],
         "gives_back": [0 if each.uses_attempt else 1 for each in outcomes],
         "losses": [each.losses for each in outcomes],
         "has_begun": [

@@ -229,12 +229,11 @@ def _judge(task: registry.Task[..., Any], job: ClaimedJob, flag: StopFlag, error
             reason = error.reason or "cancelled by its task"
             return _recorded(error, status=CANCELLED, attempt=Attempt.Outcome.CANCELLED, reason=reason)
         case Snooze():
-            delay = _span(error.after)
-            return _recorded(
+            snoozed = _recorded(
                 error,
                 status=SCHEDULED,
                 attempt=Attempt.Outcome.SNOOZED,
-                delay=delay,
+                delay=_seconds_until(error.after),
                 uses_attempt=False,
                 reason=error.reason,
             )
@@ -251,6 +250,7 @@ def _is_interruption(error: BaseException) -> bool:
     chain = chain_of(error)
     return any(isinstance(each, Interruption | CancelledError) for each in chain) or "57014" in sqlstates_of(error)
 
+            return _due_at(snoozed, error.after)
 
 def _retry_or_die(task: registry.Task[..., Any], job: ClaimedJob, error: BaseException) -> Outcome:
     asked = error.after if isinstance(error, Retry) else None
@@ -258,7 +258,7 @@ def _retry_or_die(task: registry.Task[..., Any], job: ClaimedJob, error: BaseExc
     policy = task.retry_policy
     try:
         if asked is not None:
-            delay = _span(asked) if job.attempt < job.max_attempts else None
+            delay = _seconds_until(asked) if job.attempt < job.max_attempts else None
         elif isinstance(error, Retry):
             delay = as_seconds(policy.backoff(job.attempt, error)) if job.attempt < job.max_attempts else None
         else:
@@ -281,7 +281,7 @@ def _retry_or_die(task: registry.Task[..., Any], job: ClaimedJob, error: BaseExc
         "job %s (%s), attempt %s of %s, failed: %s; again in %.1f s",
         *(job.id, job.task, job.attempt, job.max_attempts, reason, delay),
     )
-    return _recorded(error, status=SCHEDULED if delay > 0 else READY, delay=delay, reason=reason)
+    return _due_at(_recorded(error, status=SCHEDULED if delay > 0 else READY, delay=delay, reason=reason), asked)
 
 
 def _as_exception(error: BaseException) -> BaseException:
@@ -291,7 +291,14 @@ def _as_exception(error: BaseException) -> BaseException:
     return error if isinstance(error, Exception) else RuntimeError(one_line(error))
 
 
-def _span(after: float | timedelta | datetime) -> float:
+def _due_at(outcome: Outcome, after: float | timedelta | datetime | None) -> Outcome:
+    """Return the outcome with the moment that a task named, for the database's clock; this host's may be wrong."""
+    if not isinstance(after, datetime):
+        return outcome
+    return replace(outcome, status=SCHEDULED, run_after=after, delay=0.0)
+
+
+def _seconds_until(after: float | timedelta | datetime) -> float:
     if isinstance(after, datetime):
         return as_seconds(max((after - (clock.moment() or timezone.now())).total_seconds(), 0.0)) or 0.0
     return as_seconds(after) or 0.0
