@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from django_reliable_jobs.engine.claim import CLAIM, Arm, ClaimedJob, claim_parameters
 from django_reliable_jobs.engine.lifecycle import SUCCEED, Ending, succeed_parameters
@@ -27,9 +27,12 @@ def exchange(
     limit: int = 0,
     free: int = 0,
     alone: bool = False,
+    about_to_wait: Callable[[], None] = lambda: None,
 ) -> tuple[set[int], list[ClaimedJob]]:
     """Record successes and claim at most `limit` jobs; return the ids written, and the claimed in the order to start
     them.
+
+    `about_to_wait` is called when nothing is left to do but to wait for the answer.
 
     `free` is how many can start at once: what must not start twice is claimed for those only. `alone`: nothing else is
     in hand, so that a job that lost its worker before may be claimed.
@@ -38,8 +41,9 @@ def exchange(
     """
     parameters = succeed_parameters(successes) | claim_parameters(worker_id, arms, limit=limit, free=free, alone=alone)
     with engine_cursor(using) as cursor:
+        about_to_wait()
         cursor.execute(EXCHANGE, parameters)
         rows = cursor.fetchall()
     written = {row[1] for row in rows if row[0] is None}
-    claimed = sorted(row for row in rows if row[0] is not None)
+    claimed = sorted([row for row in rows if row[0] is not None])
     return written, [ClaimedJob._make(row[1:]) for row in claimed]

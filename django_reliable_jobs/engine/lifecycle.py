@@ -12,7 +12,7 @@ from django.db import IntegrityError, connections, transaction
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.arguments import load
-from django_reliable_jobs.engine import enqueue, waits
+from django_reliable_jobs.engine import arrays, enqueue, waits
 from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.engine.wakeup import notify_idle
 from django_reliable_jobs.models import Job
@@ -168,11 +168,11 @@ RETURNING job.id, {notify_idle("job.queue_name")}
 def succeed_parameters(endings: Sequence[Ending]) -> dict[str, Any]:
     """Return what SUCCEED is executed with."""
     return {
-        "ids": [each.job_id for each in endings],
-        "tokens": [each.token for each in endings],
+        "ids": arrays.integers([each.job_id for each in endings]),
+        "tokens": arrays.integers([each.token for each in endings]),
         "results": [each.outcome.result for each in endings],
-        "started_ago": [each.started_ago for each in endings],
-        "ended_ago": [each.ended_ago for each in endings],
+        "started_ago": arrays.seconds([each.started_ago for each in endings]),
+        "ended_ago": arrays.seconds([each.ended_ago for each in endings]),
     }
 
 

@@ -13,12 +13,14 @@ from django_reliable_jobs.engine import claim, exchange, heartbeat, maintenance,
 from django_reliable_jobs.engine.claim import Arm, ClaimedJob, Head
 from django_reliable_jobs.processes.limited import LimitedIntake
 from django_reliable_jobs.processes.queues import advanced, seated
+from django_reliable_jobs.processes.speed import Speed
 from django_reliable_jobs.processes.suspicion import Suspicion
 
 if TYPE_CHECKING:
     from django_reliable_jobs.processes.worker import Worker
 
-MOST_IN_HAND = 500
+MOST_IN_HAND = 1000
+AHEAD_SECONDS = 0.04  # of work are held, or one job for each thread; half of it is claimed at once
 FIRST_PAUSE = 0.05  # seconds; doubles up to POLL_SECONDS while there is nothing to do
 ORPHAN_SECONDS = 30.0  # after a lost connection, claims of ours are looked for; and so often anyhow
 
@@ -27,11 +29,11 @@ class Intake:
     """The claiming half of a worker, on the worker's own thread.
 
     A look finds the queues and priorities that have a ready job, at least every POLL_SECONDS; between two looks claims
-    go on from the heads that it found. `start` is given each claimed job, `passed_over` the id of each that was locked.
+    go on from the heads that it found. `start` is given the claimed jobs, `passed_over` the id of each that was locked.
     """
 
     def __init__(
-        self, worker: Worker, *, start: Callable[[ClaimedJob], None], passed_over: Callable[[int], None]
+        self, worker: Worker, *, start: Callable[[Sequence[ClaimedJob]], None], passed_over: Callable[[int], None]
     ) -> None:
         self._worker = worker
         self._start = start
@@ -46,21 +48,25 @@ class Intake:
         self._pause = FIRST_PAUSE
         self._idle_since: float | None = None
         self._orphans_until = self._orphans_sought_at = 0.0
-        self.completed = 0  # jobs that ended between the last two exchanges
+        self.speed = Speed()
+
+    @property
+    def target(self) -> int:
+        """How many jobs to hold: one for each thread, or as many as end in AHEAD_SECONDS."""
+        return max(self._worker.threads, min(self.speed.in_seconds(AHEAD_SECONDS), MOST_IN_HAND))
 
     def wanted(self) -> int:
         """Return how many jobs may be claimed now."""
-        # Twice what ended since the last exchange: one half for the batch that runs while the next exchange is under
-        # way. Long jobs end rarely, so that nothing is held beyond the threads.
-        worker = self._worker
-        target = max(worker.threads, min(2 * self.completed, MOST_IN_HAND))
+        worker, target = self._worker, self.target
         if worker.jobs_left is not None:
             target = min(target, worker.jobs_left)
         if worker.is_lease_in_doubt:
             self._is_held_back = True
             return 0
         self._is_held_back = self._suspicion.holds_back([*self._heads, *self._limited.suspects], worker.recorder)
-        return 0 if self._is_held_back else target - worker.recorder.in_hand
+        if self._is_held_back:
+            return 0
+        return min(target - worker.recorder.in_hand, max(worker.threads, target // 2))
 
     def exchange(self, wanted: int) -> bool:
         """Record what succeeded and claim up to `wanted` jobs, in one round trip; return whether there was either."""
@@ -82,7 +88,7 @@ class Intake:
             return 0
         in_hand = worker.recorder.in_hand
         alone = self._suspicion.may_claim(in_hand, worker.threads - in_hand)
-        return self._limited.take(self._heads, is_brisk=2 * self.completed > worker.threads, alone=alone)
+        return self._limited.take(self._heads, is_brisk=self.target > worker.threads, alone=alone)
 
     def has_nothing_left(self, since: float) -> bool:
         """Return whether a look later than `since` (monotonic) found nothing ready and nothing due."""
@@ -125,6 +131,7 @@ class Intake:
 
     def _look(self) -> None:
         using = self._worker.using
+        self._worker.hand_out()
         if time.monotonic() < self._orphans_until or time.monotonic() > self._orphans_sought_at + ORPHAN_SECONDS:
             self._adopt_orphans()
         seen = claim.look(using)
@@ -147,8 +154,7 @@ class Intake:
         # also without a cause: what was sent may arrive, and be done, long after the way was given up.
         self._orphans_sought_at = time.monotonic()
         worker = self._worker
-        for job in claim.find_orphans(worker.using, worker.identity.id, worker.recorder.tokens()):
-            self._start(job)
+        self._start(claim.find_orphans(worker.using, worker.identity.id, worker.recorder.tokens()))
 
     def _exchange(self, arms: list[Arm], seats: list[str], wanted: int) -> None:
         worker, limit = self._worker, len(seats) or wanted
@@ -164,13 +170,13 @@ class Intake:
                 limit=limit if arms else 0,
                 free=free,
                 alone=self._suspicion.may_claim(in_hand, free),
+                about_to_wait=worker.hand_out,
             )
         except DatabaseError as error:
             worker.recorder.record_each_success(error)
             return
         worker.recorder.settle(successes, written)
-        for job in seated(claimed, seats):
-            self._start(job)
+        self._start(seated(claimed, seats))
         if arms:
             self._after_claim(arms, claimed, limit, free)
 

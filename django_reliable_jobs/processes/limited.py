@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from django_reliable_jobs.conf import settings
@@ -30,7 +30,7 @@ class LimitedIntake:
     """
 
     def __init__(
-        self, worker: Worker, *, start: Callable[[ClaimedJob], None], passed_over: Callable[[int], None]
+        self, worker: Worker, *, start: Callable[[Sequence[ClaimedJob]], None], passed_over: Callable[[int], None]
     ) -> None:
         self._worker = worker
         self._start = start
@@ -74,6 +74,7 @@ class LimitedIntake:
             return 0
         self._soonest, self._looked_at, self._again_at = None, time.monotonic(), 0.0
         self._turns.begin()
+        self._worker.hand_out()
         taken = self._take_lines(heads, room, alone)
         if taken < room:
             taken += self._take_capped(heads, room - taken, alone)
@@ -137,7 +138,7 @@ class LimitedIntake:
             claimed = limited.claim_lines(
                 worker.using, worker.identity.id, candidates, limit=room, free=self._free(), alone=alone
             )
-        self._start_all(job for _, job in claimed)
+        self._start_all([job for _, job in claimed])
         had_turn = {line for line, _ in claimed}
         self.suspects = [line for line in candidates if line.is_suspect and line not in had_turn]
         self._report_left([] if len(claimed) == room else candidates, had_turn)
@@ -163,10 +164,9 @@ class LimitedIntake:
         self._start_all(claimed)
         return len(claimed)
 
-    def _start_all(self, jobs: Iterable[ClaimedJob]) -> None:
-        for job in jobs:
-            self._held.add(job.token)
-            self._start(job)
+    def _start_all(self, jobs: Sequence[ClaimedJob]) -> None:
+        self._held.update(job.token for job in jobs)
+        self._start(jobs)
 
     def _put_off(self) -> None:
         pause = FIRST_PAUSE * 2.0 ** min(self._failures, 10)

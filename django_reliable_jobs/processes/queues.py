@@ -96,11 +96,11 @@ def advanced(heads: Sequence[Head], claimed: Sequence[ClaimedJob]) -> list[Head]
 
 def seated(jobs: Sequence[ClaimedJob], seats: Sequence[str]) -> list[ClaimedJob]:
     """Return claimed jobs in the order of the seats of their queues; within a queue their order stays."""
+    if len(set(seats)) < 2:
+        return list(jobs)
     lines: dict[str, list[ClaimedJob]] = {}
     for job in jobs:
         lines.setdefault(job.queue_name, []).append(job)
-    if len(lines) < 2 or not seats:
-        return list(jobs)
     heads = {name: iter(line) for name, line in lines.items()}
     next_up = (next(heads[seat], None) for seat in seats if seat in heads)
     return [job for job in next_up if job is not None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from django.db import Error as DatabaseError
 
@@ -14,7 +14,7 @@ from django_reliable_jobs.engine import exchange, isolation, lifecycle
 from django_reliable_jobs.engine.isolation import Refused
 from django_reliable_jobs.engine.lifecycle import Ending
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.processes.execution import RELEASED, cut_off, unrecordable
+from django_reliable_jobs.processes.execution import RELEASED, SUCCEEDED, cut_off, unrecordable
 from django_reliable_jobs.processes.pool import HeldJob
 
 logger = logging.getLogger("django_reliable_jobs")
@@ -75,9 +75,9 @@ class Recorder:
         with self._changing:
             return [held for held in self._held.values() if held.ended is None]
 
-    def hold(self, held: HeldJob) -> None:
+    def hold(self, jobs: Iterable[HeldJob]) -> None:
         with self._changing:
-            self._held[held.job.token] = held
+            self._held.update((held.job.token, held) for held in jobs)
 
     def add_ended(self, held: HeldJob) -> None:
         """Take note of a job that has ended; one that is no longer held, or was replaced, is forgotten."""
@@ -120,7 +120,8 @@ class Recorder:
 
     def successes(self) -> list[Ending]:
         """Return the successes that wait to be recorded by an exchange."""
-        return [_ending(held) for held in self._due() if held.outcome.status == Job.Status.SUCCEEDED]  # type: ignore[union-attr]
+        now = time.monotonic()
+        return [_ending(held, now) for held in self._due() if held.outcome.status == SUCCEEDED]  # type: ignore[union-attr]
 
     def record_each_success(self, error: DatabaseError) -> None:
         """Record successes after the database has refused an exchange because of one of them.
@@ -135,10 +136,12 @@ class Recorder:
         if not refused:
             raise error
 
-    def record_others(self) -> None:
-        """Record every ending that is not a success."""
-        others = [_ending(held) for held in self._due() if held.outcome.status != Job.Status.SUCCEEDED]  # type: ignore[union-attr]
+    def record_others(self, *, about_to_wait: Callable[[], None] = lambda: None) -> None:
+        """Record every ending that is not a success; if there is one, `about_to_wait` is called first."""
+        now = time.monotonic()
+        others = [_ending(held, now) for held in self._due() if held.outcome.status != SUCCEEDED]  # type: ignore[union-attr]
         if others:
+            about_to_wait()
             written, refused = isolation.write_each(
                 lambda batch: lifecycle.end(self.using, batch, worker=self.worker), others
             )
@@ -164,10 +167,10 @@ class Recorder:
 
     def settle(self, endings: Sequence[Ending], written: set[int]) -> None:
         """Forget what was written; find out about the rest: try again what is locked, drop what was replaced."""
-        missing = [each for each in endings if each.job_id not in written]
         self._forget([each.token for each in endings if each.job_id in written])
-        if not missing:
+        if len(written) == len(endings):
             return
+        missing = [each for each in endings if each.job_id not in written]
         locked, written_before, replaced = lifecycle.sort_out(self.using, missing)
         self._put_off([each.token for each in locked], LOCKED_PAUSE)
         self._forget([each.token for each in [*written_before, *replaced]])
@@ -199,12 +202,12 @@ class Recorder:
         with self._changing:
             for token in gone:
                 self._held.pop(token, None)
-                self._not_before.pop(token, None)
+            if self._not_before:
+                self._not_before = {token: at for token, at in self._not_before.items() if token not in gone}
         self._ended = [held for held in self._ended if held.job.token not in gone]
 
 
-def _ending(held: HeldJob) -> Ending:
-    now = time.monotonic()
+def _ending(held: HeldJob, now: float) -> Ending:
     outcome = held.outcome
     assert outcome is not None  # noqa: S101 - only ended jobs get here
     started, ended = held.started or now, held.ended or now

@@ -38,7 +38,7 @@ class Shutdown:
         worker = self._worker
         deadline = time.monotonic() + worker.shutdown_timeout
         self._try(deadline, lambda: heartbeat.mark_stopping(worker.using, worker.identity.id))
-        self._try(deadline, lambda: self._recorder.release(worker.pool.take_back()))
+        self._try(deadline, lambda: self._recorder.release(worker.take_back()))
         while worker.is_patient and not self._recorder.is_empty and worker.stops_asked == 1:
             self._drain(time.monotonic() + worker.shutdown_timeout)
         # Not what was asked by now: a second request may have come since the first was seen, and it is to hurry.
@@ -74,7 +74,7 @@ class Shutdown:
         worker.stop_parts()
         grace = max(grace, time.monotonic() + LAST_SECONDS)
         worker.collect(timeout=0)  # what the housekeeping had claimed
-        self._try(grace, lambda: self._recorder.release(worker.pool.take_back()))
+        self._try(grace, lambda: self._recorder.release(worker.take_back()))
         # Last: from here on a job that was cut may run elsewhere, and this process has nothing to do but exit.
         cut = self._recorder.cut_running()
         self._try(grace, self._recorder.record_others)

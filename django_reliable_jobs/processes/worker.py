@@ -7,8 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
-from queue import Empty, SimpleQueue
+from collections.abc import Callable, Sequence
 
 from django.db import Error as DatabaseError
 from django.db import InterfaceError, InternalError, OperationalError
@@ -21,6 +20,7 @@ from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.deadlines import Deadlines
 from django_reliable_jobs.processes.heartbeat import Heartbeat
 from django_reliable_jobs.processes.housekeeping import Housekeeping
+from django_reliable_jobs.processes.inbox import Inbox
 from django_reliable_jobs.processes.intake import Intake
 from django_reliable_jobs.processes.listener import Listener
 from django_reliable_jobs.processes.loop import pause_after
@@ -38,7 +38,8 @@ PART_DIED = 70  # EX_SOFTWARE
 
 STOPPING_PATIENCE = 5.0  # seconds for one turn while it stops
 PARTS_SECONDS = 4.0  # for the threads that keep house to end
-STUCK_SECONDS = 1.0  # unstarted jobs go back when every thread has been busy for so long
+GATHER_SECONDS = 0.02  # a job that has ended waits at most so long for others to be recorded with
+STUCK_SECONDS = 1.0  # unstarted jobs go back when they would not be run within so long
 
 WAKE, STOP, LOST = "wake", "stop", "lost"
 
@@ -73,8 +74,9 @@ class Worker:
         self.is_patient = False
         self._thread: int | None = None
         self._lost_id: int | None = None
+        self._next: list[HeldJob] = []  # to be handed to the pool
         self._last_report = time.monotonic()
-        self._inbox: SimpleQueue[HeldJob | ClaimedJob | str] = SimpleQueue()
+        self._inbox: Inbox[HeldJob | ClaimedJob | str] = Inbox()
         self.pool = Pool(
             threads, using=using, report=self._inbox.put, on_start=self.vitals.started, on_death=self._part_died
         )
@@ -89,11 +91,11 @@ class Worker:
     def request_stop(self) -> None:
         """Finish the running jobs and return from `run`; asked again, cut them now. Safe in a signal handler."""
         self.stops_asked += 1
-        self._inbox.put(STOP)
+        self._inbox.put_urgent(STOP)
 
     def wake(self) -> None:
         """Look for work now."""
-        self._inbox.put(WAKE)
+        self._inbox.put_urgent(WAKE)
 
     def hears(self, queue_name: str) -> bool:
         """Return whether a notification of this queue is for this worker."""
@@ -101,7 +103,7 @@ class Worker:
 
     def adopt(self, job: ClaimedJob) -> None:
         """Run a job that another thread of this process claimed."""
-        self._inbox.put(job)
+        self._inbox.put_urgent(job)
 
     def expect_orphans(self) -> None:
         """Look for jobs that a thread of this process may have claimed without hearing of it."""
@@ -111,7 +113,7 @@ class Worker:
         """Drop every job and go on under a new identity: this one was declared lost."""
         self._lost_id = worker_id
         self.recorder.flag(None, "lost")
-        self._inbox.put(LOST)
+        self._inbox.put_urgent(LOST)
 
     @property
     def is_lease_in_doubt(self) -> bool:
@@ -177,8 +179,8 @@ class Worker:
 
     def _turn(self) -> bool:
         self.vitals.turned()
-        self.collect(timeout=0)
-        self.recorder.record_others()
+        self._gather()
+        self.recorder.record_others(about_to_wait=self.hand_out)
         wanted = self._intake.wanted()
         if self._intake.exchange(wanted):
             return True
@@ -187,45 +189,67 @@ class Worker:
         self._wait(wanted)
         return True
 
+    def _gather(self) -> None:
+        # One exchange for half of what is in hand, while the threads run the other half: neither waits for the other.
+        surplus = self.recorder.in_hand - max(self._intake.target // 2, self.threads)
+        self.collect(timeout=GATHER_SECONDS if surplus > 0 else 0, enough=max(surplus, 1))
+
     def _wait(self, wanted: int) -> None:
-        if self.recorder.in_hand > self.threads and time.monotonic() - self._last_report > STUCK_SECONDS:
-            self._intake.completed = 0  # hold no more than there are threads
-            self.recorder.release(self.pool.take_back())
+        if self.recorder.in_hand - self.threads > self._intake.speed.in_seconds(STUCK_SECONDS):
+            self._intake.speed.reset()  # hold no more than there are threads
+            self.recorder.release(self.take_back())
         elif wanted <= 0:
             self.collect(timeout=STUCK_SECONDS)
         elif (pause := self._intake.pause()) and not self.collect(timeout=pause):
             self._intake.look_now()
 
-    def collect(self, timeout: float) -> bool:
-        """Take in what the pool and the other threads report; return whether anything came within `timeout`."""
-        came, completed = False, 0
-        try:
-            item = self._inbox.get(timeout=timeout) if timeout else self._inbox.get_nowait()
-            while True:
-                came = True
-                if isinstance(item, HeldJob):
-                    completed += 1
-                    self.recorder.add_ended(item)
-                elif isinstance(item, ClaimedJob):
-                    self._start(item)
-                elif item == WAKE:
-                    self._intake.wake()
-                elif item == LOST and self._lost_id == self.identity.id:  # told again: it has started over
-                    self._start_over()
-                item = self._inbox.get_nowait()
-        except Empty:
-            pass
-        if completed:
-            self._intake.completed, self._last_report = completed, time.monotonic()
-            self.jobs_left = None if self.jobs_left is None else self.jobs_left - completed
-        return came
+    def collect(self, timeout: float, enough: int = 1) -> bool:
+        """Take in what the pool and the other threads report; return whether anything came within `timeout`.
 
-    def _start(self, job: ClaimedJob) -> None:
-        if self.recorder.holds(job.token):  # found as an orphan while another thread handed it over
-            return
-        held = HeldJob(job)
+        `enough`: how many jobs must have ended before the wait ends early.
+        """
+        completed = 0
+        if timeout:
+            self.hand_out()
+        items = self._inbox.take(timeout=timeout, enough=enough)
+        for item in items:
+            if isinstance(item, HeldJob):
+                completed += 1
+                self.recorder.add_ended(item)
+            elif isinstance(item, ClaimedJob):
+                self._start([item])
+            elif item == WAKE:
+                self._intake.wake()
+            elif item == LOST and self._lost_id == self.identity.id:  # told again: it has started over
+                self._start_over()
+        self._intake.speed.note(completed)
+        if completed:
+            self._last_report = time.monotonic()
+            self.jobs_left = None if self.jobs_left is None else self.jobs_left - completed
+        return bool(items)
+
+    def _start(self, jobs: Sequence[ClaimedJob]) -> None:
+        # What is held already was found as an orphan while another thread handed it over.
+        held = [HeldJob(job) for job in jobs if not self.recorder.holds(job.token)]
         self.recorder.hold(held)
-        self.pool.submit(held)
+        self._next += held
+        if self.recorder.in_hand <= self.threads:
+            self.hand_out()
+
+    def hand_out(self) -> None:
+        """Give the threads what they are to run next.
+
+        What is ahead of free threads is given to them when this thread is about to wait: earlier, they would only
+        compete with it for the interpreter.
+        """
+        for held in self._next:
+            self.pool.submit(held)
+        self._next.clear()
+
+    def take_back(self) -> list[HeldJob]:
+        """Return the held jobs that no thread has started; they will not start."""
+        unstarted, self._next = self._next, []
+        return [*self.pool.take_back(), *unstarted]
 
     # --- faults
 
@@ -240,7 +264,7 @@ class Worker:
 
     def _start_over(self) -> None:
         logger.error("worker %s was declared lost; it drops its jobs and starts over", self.identity)
-        self.recorder.abandon(self.pool.take_back())
+        self.recorder.abandon(self.take_back())
         self.identity = heartbeat.new_identity(self.identity.host, self.identity.pid)
         self._intake.forget()
         self._until_reached(self._register)
