@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Literal, Protocol
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 
 from django_reliable_jobs.exceptions import Interruption, JobTimeout, LeaseLost, Stopping
+from django_reliable_jobs.progress import Progress
 
 if TYPE_CHECKING:
     from django.db.models import Manager, Model, QuerySet
@@ -36,16 +37,16 @@ class StopFlag:
         self.raised_at = 0.0  # of the monotonic clock
         self.insists = False
         self.was_seen = False
-
         self.step_deadline: float | None = None  # of the monotonic clock, while a step with a timeout runs
+
     def interruption(self) -> Interruption:
         """Return what the job is ended with."""
         match self.reason:
             case "timeout":
                 return JobTimeout("the attempt ran longer than its task's timeout")
-            case "lost":
             case "step":
                 return JobTimeout("the step ran longer than its timeout")
+            case "lost":
                 return LeaseLost("the worker lost its lease; nothing of this attempt is written from here on")
             case "cancel":
                 return Stopping("the job was asked to cancel")
@@ -58,6 +59,7 @@ class Port(Protocol):
     def fenced(self) -> AbstractContextManager[None]: ...
     def save(self, name: str, value: Any) -> None: ...
     def load(self, name: str, default: Any) -> Any: ...
+    def batches(self, context: JobContext, source: Any, **options: Any) -> Any: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,6 +78,7 @@ class JobContext:
     slot: datetime | None = None
     _port: Port = field(repr=False)
     _stop: StopFlag = field(default_factory=StopFlag, repr=False)
+    _progress: Progress = field(default_factory=Progress, repr=False)
 
     @property
     def stopping(self) -> bool:
@@ -109,14 +112,62 @@ class JobContext:
         """Return the value that this run of the job saved last under `name`, in any attempt, or `default`."""
         return self._port.load(name, default)
 
+    def progress(self, done: int, total: int | None = None, message: str | None = None) -> None:
+        """Tell how far the job has come; a total or message that is left out stays as it was.
+
+        Cheap enough to call for each item: it is kept in memory, and written about once a second with the heartbeat.
+        """
+        self._progress.say(done, total, message)
+
+    @overload
+    def batches(
+        self,
+        source: QuerySet[M] | Manager[M],
+        *,
+        size: int = 1000,
+        by: str | Sequence[str] = "pk",
+        name: str | None = None,
+        total: int | None = None,
+        max_run_time: float | timedelta | None = None,
+    ) -> Batches[M]: ...
+    @overload
+    def batches(
+        self,
+        source: Callable[[Any], Iterable[tuple[T, Any]]],
+        *,
+        size: int = 1000,
+        name: str | None = None,
+        total: int | None = None,
+        max_run_time: float | timedelta | None = None,
+    ) -> Batches[T]: ...
+    def batches(self, source: Any, **options: Any) -> Any:
+        """Go through many rows, or items, batch by batch: `for batch in context.batches(rows):` `with batch:` ...
+
+        The block is one transaction: your writes, how far the job is, and the fence. A later attempt goes on after the
+        last batch that was committed; between two batches the job ends if it should (see `raise_if_stopping`).
+
+        - `source`: a QuerySet, gone through in the order of `by` up to the last row that it has when the job first
+          comes here; or a function that takes the cursor of the last committed item, None at first, and returns
+          (item, cursor) pairs from there on. A cursor is JSON.
+        - `by`: a field, or several, that are unique (together) and never NULL.
+        - `name` tells several loops of one job apart; `total` is for progress, if you know it better.
+        - `max_run_time` (seconds or timedelta): after so long the attempt ends between two batches, uses no attempt,
+          and the job goes to the end of its line.
+
+        Raises InvalidBatches, which names the way out, for what can't be gone through exactly once.
+        """
+        return self._port.batches(self, source, **options)
+
     def idempotency_key(self, name: str) -> str:
         """Return a key for an outside system: the same in every attempt of a run, different per job, run and name.
 
         A job of a schedule's slot has its key from schedule, slot and run, so that a slot has one key whatever job
         serves it.
         """
-        slot = f"slot:{self.schedule}:{self.slot.isoformat()}" if self.schedule and self.slot else f"job:{self.id}"
-        return hashlib.sha256(f"{slot}:{self.run}:{name}".encode()).hexdigest()[:40]
+        origin = f"job:{self.id}"
+        if self.schedule is not None and self.slot is not None:
+            origin = f"slot:{self.schedule}:{self.slot.astimezone(UTC).isoformat()}"
+        return hashlib.sha256(f"{origin}:{self.run}:{name}".encode()).hexdigest()[:40]
 
 
 _current: ContextVar[JobContext | None] = ContextVar("reliable_jobs_current", default=None)

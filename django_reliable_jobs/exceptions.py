@@ -23,6 +23,7 @@ Exception
 BaseException
 └── Interruption               ends an attempt from outside; `except Exception` lets it through
     ├── LeaseLost
+    ├── RunTimeOver
     └── Stopping
 """
 
@@ -82,9 +83,6 @@ class InvalidCheckpoint(ReliableJobsError, TypeError):
     """A checkpoint can't be stored like this; the earlier one stays."""
 
 
-class JobFailed(ReliableJobsError):
-    """The job that was waited for ended without success. `job` is its row."""
-
 class InvalidBatches(ReliableJobsError, ValueError):
     """A job can't go through this batch by batch, each row exactly once. A later attempt could not either."""
 
@@ -115,6 +113,9 @@ class EventTimeout(KeptFailure, TimeoutError):
         self.name = name
 
 
+class JobFailed(ReliableJobsError):
+    """The job that was waited for ended without success. `job` is its row."""
+
     def __init__(self, job: Any) -> None:
         super().__init__(f"job {job.pk} of task {job.task} ended {job.status}: {job.reason or 'no reason recorded'}")
         self.job = job
@@ -128,7 +129,6 @@ class Ending(Exception):
         self.reason = str(reason)
 
 
-class Retry(Ending):
 def _checked(name: str, after: T) -> T:
     if isinstance(after, datetime) and after.utcoffset() is None:
         raise ValueError(
@@ -138,6 +138,7 @@ def _checked(name: str, after: T) -> T:
     return after
 
 
+class Retry(Ending):
     """Try again after `after` (seconds, timedelta or aware datetime; None: the task's backoff). Uses an attempt."""
 
     def __init__(self, after: float | timedelta | datetime | None = None, reason: str = "") -> None:
@@ -171,6 +172,10 @@ class LeaseLost(Interruption):
 
 class JobTimeout(Interruption):
     """The attempt ran longer than its task's `timeout`. It counts as a failure."""
+
+
+class RunTimeOver(Interruption):
+    """The attempt has run for its `max_run_time`: it ends between two batches, and the job goes on later."""
 
 
 class Stopping(Interruption):

@@ -11,7 +11,7 @@ from django.db import connections
 from django.utils import timezone
 
 from django_reliable_jobs import clock
-from django_reliable_jobs.context import StopFlag
+from django_reliable_jobs.context import StopFlag, current_job
 from django_reliable_jobs.engine import (
     claim,
     exchange,
@@ -30,6 +30,8 @@ from django_reliable_jobs.engine.transaction import around, default_database, op
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.processes.execution import call_here, execute
 from django_reliable_jobs.processes.queues import QueueOrder
+from django_reliable_jobs.processes.reporting import write_progress
+from django_reliable_jobs.progress import Progress
 from django_reliable_jobs.registry import Task
 
 __all__ = ["at", "run_jobs", "tick"]
@@ -120,7 +122,12 @@ def _run(using: str, job: ClaimedJob) -> None:
 
 
 def _call_in_savepoints(task: Task[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Call a task so that its failed statements leave the test's transactions usable, and its other writes stay."""
+    """Call a task so that its failed statements leave the test's transactions usable, and its other writes stay.
+
+    An atomic task has a transaction of its own, which a failed statement spoils here as in a worker, though the task
+    goes on.
+    """
+    own = current_job().using if task.atomic else None
     savepoints = {
         connection: savepoint
         for connection in connections.all(initialized_only=True)

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import transaction
 
-from django_reliable_jobs import arguments
+from django_reliable_jobs import arguments, batches
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine.transaction import LIMIT_IDLE
-from django_reliable_jobs.exceptions import LeaseLost
+from django_reliable_jobs.context import JobContext
+from django_reliable_jobs.engine.transaction import LIMIT_IDLE, around, engine_cursor, open_blocks
+from django_reliable_jobs.exceptions import InvalidBatches, LeaseLost
 
 # Found by id, and its status looked at afterwards, as in lifecycle.SUCCEED.
 MINE = """
@@ -27,6 +28,8 @@ held AS MATERIALIZED (
 ), mine AS (
     SELECT id, run FROM held WHERE status = 'RUNNING'
 )"""
+
+BATCH_IDLE_LEASES = 4  # a batch may sit idle for so long: one of a process that was stopped holds no row for ever
 
 FENCE = f"WITH {MINE} SELECT {LIMIT_IDLE} FROM mine"
 
@@ -51,6 +54,7 @@ class AttemptPort:
     def __init__(self, using: str, *, job_id: int, token: int, run: int, task: str) -> None:
         self._using = using
         self._task = task
+        self._names_of_batches = set[str]()
         self._key = {"job_id": job_id, "token": token, "run": run}
 
     @contextmanager
@@ -67,13 +71,33 @@ class AttemptPort:
 
     def load(self, name: str, default: Any) -> Any:
         """Return the value of a checkpoint of this run, or `default`."""
-        with connections[self._using].cursor() as cursor:
+        with engine_cursor(self._using) as cursor:
             cursor.execute(LOAD, {**self._key, "name": name})
             row = cursor.fetchone()
         return default if row is None else arguments.load(row[0])
 
+    def batches(self, context: JobContext, source: Any, **options: Any) -> batches.Batches[Any]:
+        """Return the batches of a source. See `JobContext.batches`."""
+        result = batches.over(context, source, transaction=self._batch_transaction, **options)
+        if result.name in self._names_of_batches:
+            raise InvalidBatches(f"{self._task}: a second loop goes by the name {result.name!r}: give it another name=")
+        self._names_of_batches.add(result.name)
+        return result
+
+    @contextmanager
+    def _batch_transaction(self) -> Iterator[None]:
+        if any(blocks > around.get().get(alias, 0) for alias, blocks in open_blocks().items()):
+            raise InvalidBatches(
+                f"{self._task}: batches() inside a transaction could commit nothing before its end: leave atomic(), and"
+                " @task(atomic=True), away from around the loop"
+            )
+        with transaction.atomic(using=self._using):
+            with engine_cursor(self._using) as cursor:
+                cursor.execute(f"SELECT {LIMIT_IDLE}", {"lease": settings.LEASE_SECONDS * BATCH_IDLE_LEASES})
+            yield
+
     def _write(self, statement: str, **parameters: Any) -> None:
-        with connections[self._using].cursor() as cursor:
+        with engine_cursor(self._using) as cursor:
             cursor.execute(statement, {**self._key, "lease": settings.LEASE_SECONDS, **parameters})
             if cursor.fetchone() is None:
                 raise LeaseLost(

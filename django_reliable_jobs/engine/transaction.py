@@ -5,8 +5,9 @@ Without a setting of the session, which a transaction pooler would hand to someb
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from django.db import connections, router, transaction
@@ -26,6 +27,15 @@ LIMIT_IDLE = """set_config('idle_in_transaction_session_timeout', ceil(1000 * le
     true)"""
 
 READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+
+
+# By alias, how many blocks of `atomic` were open around the job: in a test, those of the test.
+around: ContextVar[Mapping[str, int]] = ContextVar("reliable_jobs_around", default={})  # noqa: B039 - never changed
+
+
+def open_blocks() -> dict[str, int]:
+    """Return how many blocks of `atomic` are open on each connection of this thread."""
+    return {each.alias: len(each.atomic_blocks) for each in connections.all(initialized_only=True)}
 
 
 def default_database() -> str:

@@ -26,20 +26,22 @@ from django_reliable_jobs.exceptions import (
     Cancel,
     Fail,
     Interruption,
+    InvalidBatches,
     InvalidResult,
     JobTimeout,
-    LeaseLost,
     KeptFailure,
+    LeaseLost,
     Retry,
+    RunTimeOver,
     Snooze,
     Stopping,
 )
 from django_reliable_jobs.models import Attempt, Job
-from django_reliable_jobs.processes.errors import chain_of, message_of, one_line, sqlstates_of, stored, traceback_of
-from django_reliable_jobs.retry import as_seconds
 from django_reliable_jobs.processes import suspending
-
+from django_reliable_jobs.processes.errors import chain_of, message_of, one_line, sqlstates_of, stored, traceback_of
 from django_reliable_jobs.progress import Progress
+from django_reliable_jobs.retry import as_seconds
+
 logger = logging.getLogger("django_reliable_jobs")
 
 READY, SCHEDULED = Job.Status.READY.value, Job.Status.SCHEDULED.value
@@ -66,7 +68,15 @@ CallTask = Callable[[registry.Task[..., Any], list[Any], dict[str, Any]], Any]
 RECORDED = Outcome(status=SUCCEEDED, is_recorded=True)
 
 
-def execute(job: ClaimedJob, flag: StopFlag, *, using: str, call: CallTask, leave: Callable[[], None]) -> Outcome:
+def execute(
+    job: ClaimedJob,
+    flag: StopFlag,
+    *,
+    using: str,
+    call: CallTask,
+    leave: Callable[[], None],
+    progress: Progress | None = None,
+) -> Outcome:
     """Run one claimed job and return its outcome.
 
     `call` calls the task's function: in this thread, or on the event loop for coroutines. `leave` puts the thread in
@@ -77,19 +87,19 @@ def execute(job: ClaimedJob, flag: StopFlag, *, using: str, call: CallTask, leav
     task = registry.find(job.task)
     if task is None:
         return _put_back_unknown(job)
+    port = port_of(task, job, using)
+    context = context_of(job, flag, using, port, progress or Progress())
     try:
         outcome = _perform(task, job, context, port, call)
     except BaseException as error:
         with suppress(Exception):
             leave()
-        return _told(task, job, _judge_safely(task, job, flag, error), leave)
+        outcome = suspending.outcome_of(context, port, error) or _judge_safely(task, job, flag, error)
+        return _told(task, job, outcome, leave)
     try:
         leave()
     except Exception as error:
-        outcome = suspending.outcome_of(context, port, error) or _judge_safely(task, job, flag, error)
-        return _told(task, job, outcome, leave)
-    port = port_of(task, job, using)
-    context = context_of(job, flag, using, port, progress or Progress())
+        return _told(task, job, _judge_safely(task, job, flag, error), leave)
     return _told(task, job, outcome, leave)
 
 
@@ -124,6 +134,7 @@ def _perform(
     if not task.atomic:
         with entered(context):
             result = call(task, args, kwargs)
+        suspending.raise_if_suspended(port)
         return NO_RESULT if result is None else Outcome(status=SUCCEEDED, result=_dump_result(task, result))
     started = time.monotonic()
     with atomic.succeeding(context.using, job.id, job.token) as record:
@@ -134,7 +145,6 @@ def _perform(
     return RECORDED if text is None else replace(RECORDED, result=text)
 
 
-        suspending.raise_if_suspended(port)
 def _dump_result(task: registry.Task[..., Any], result: Any) -> str:
     return arguments.dump_result(result, task=task.name, max_bytes=settings.MAX_RESULT_BYTES)
 
@@ -190,6 +200,7 @@ def context_of(job: ClaimedJob, flag: StopFlag, using: str, port: StepPort, prog
         slot=job.slot,
         _port=port,
         _stop=flag,
+        _progress=progress,
     )
 
 
@@ -225,6 +236,8 @@ def _judge(task: registry.Task[..., Any], job: ClaimedJob, flag: StopFlag, error
                     error, status=CANCELLED, attempt=Attempt.Outcome.CANCELLED, reason="cancelled on request"
                 )
             return _interrupted(job, agreed=flag.was_seen)
+        case RunTimeOver():
+            return replace(INTERRUPTED, delay=0.0, error_message=message_of(error))  # due now: behind those that wait
         case Cancel():
             reason = error.reason or "cancelled by its task"
             return _recorded(error, status=CANCELLED, attempt=Attempt.Outcome.CANCELLED, reason=reason)
@@ -237,6 +250,7 @@ def _judge(task: registry.Task[..., Any], job: ClaimedJob, flag: StopFlag, error
                 uses_attempt=False,
                 reason=error.reason,
             )
+            return _due_at(snoozed, error.after)
         case Fail():
             return _recorded(error, status=DEAD, reason=error.reason or "failed for good by its task")
         case InvalidResult() | InvalidBatches() | KeptFailure():
@@ -250,7 +264,6 @@ def _is_interruption(error: BaseException) -> bool:
     chain = chain_of(error)
     return any(isinstance(each, Interruption | CancelledError) for each in chain) or "57014" in sqlstates_of(error)
 
-            return _due_at(snoozed, error.after)
 
 def _retry_or_die(task: registry.Task[..., Any], job: ClaimedJob, error: BaseException) -> Outcome:
     asked = error.after if isinstance(error, Retry) else None

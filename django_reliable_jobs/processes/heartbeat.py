@@ -1,4 +1,6 @@
-"""The thread that keeps the lease and hears of cancel requests. It touches no job's row: no job can hold it up."""
+"""The thread that keeps the lease, hears of cancel requests and writes progress. It locks no job's row: no job can
+hold it up.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import heartbeat
 from django_reliable_jobs.processes.loop import Loop
+from django_reliable_jobs.processes.reporting import write_progress
 
 if TYPE_CHECKING:
     from django_reliable_jobs.processes.worker import Worker
@@ -36,9 +39,10 @@ class Heartbeat(Loop):
         worker.vitals.beat(identity)
         if now - self._renewed_at >= settings.LEASE_SECONDS / 3 or identity != self._renewed_for:
             self._renew(identity, now)
-        if worker.recorder.running():
+        if running := worker.recorder.running():
             asked = heartbeat.cancel_requests(worker.using, identity)
             worker.recorder.flag(asked, "cancel")
+            write_progress(worker.using, [(held.job, held.progress) for held in running])
         return min(TURN_SECONDS, settings.LEASE_SECONDS / 3)
 
     def _renew(self, identity: int, now: float) -> None:

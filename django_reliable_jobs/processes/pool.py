@@ -21,6 +21,8 @@ from django_reliable_jobs.exceptions import Interruption
 from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.event_loop import EventLoop
 from django_reliable_jobs.processes.execution import RELEASED, execute
+from django_reliable_jobs.processes.reporting import as_text
+from django_reliable_jobs.progress import Progress
 from django_reliable_jobs.registry import Task
 
 logger = logging.getLogger("django_reliable_jobs")
@@ -37,6 +39,7 @@ class HeldJob:
         "flag",
         "job",
         "outcome",
+        "progress",
         "started",
         "thread",
         "was_cancelled",
@@ -45,6 +48,7 @@ class HeldJob:
     def __init__(self, job: ClaimedJob) -> None:
         self.job = job
         self.flag = StopFlag()
+        self.progress = Progress()
         self.started: float | None = None
         self.ended: float | None = None
         self.outcome: Outcome | None = None
@@ -195,7 +199,7 @@ class Pool:
                     f"the task left a transaction open on {aliases}; it was rolled back, so its writes are gone"
                 )
 
-        return execute(held.job, held.flag, using=self._using, call=call, leave=leave)
+        return execute(held.job, held.flag, using=self._using, call=call, leave=leave, progress=held.progress)
 
     def _call(self, held: HeldJob, task: Task[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         try:
@@ -210,7 +214,7 @@ class Pool:
 def _log_end(held: HeldJob) -> None:
     status = held.outcome.status if held.outcome else "replaced"
     seconds = (held.ended or 0) - (held.started or held.ended or 0)
-    logger.debug("job %s (%s) %s in %.3f s", held.job.id, held.job.task, status, seconds)
+    logger.debug("job %s (%s) %s in %.3f s%s", held.job.id, held.job.task, status, seconds, as_text(held.progress))
 
 
 _NOTHING = object()

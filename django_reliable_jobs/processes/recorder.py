@@ -16,6 +16,7 @@ from django_reliable_jobs.engine.lifecycle import Ending
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.processes.execution import RELEASED, SUCCEEDED, cut_off, unrecordable
 from django_reliable_jobs.processes.pool import HeldJob
+from django_reliable_jobs.processes.reporting import write_progress
 
 logger = logging.getLogger("django_reliable_jobs")
 
@@ -36,6 +37,7 @@ class Recorder:
         self._held: dict[int, HeldJob] = {}
         self._ended: list[HeldJob] = []  # the held whose ending waits to be written
         self._not_before: dict[int, float] = {}  # when to try an ending again that could not be written
+        self._told: list[HeldJob] = []  # have ended, and what they said last of how far they were is not written
         self._abandoned: dict[int, HeldJob] = {}  # no longer held, but a thread runs it still
         self._changing = threading.Lock()
 
@@ -85,7 +87,10 @@ class Recorder:
             self._on_settled([held.job.token])
             with self._changing:
                 self._abandoned.pop(held.job.token, None)
-        elif held.outcome is None or held.outcome.is_recorded:
+            return
+        if held.progress.said is not None:
+            self._told.append(held)
+        if held.outcome is None or held.outcome.is_recorded:
             self._forget([held.job.token])
         else:
             self._ended.append(held)
@@ -137,8 +142,14 @@ class Recorder:
             raise error
 
     def record_others(self, *, about_to_wait: Callable[[], None] = lambda: None) -> None:
-        """Record every ending that is not a success; if there is one, `about_to_wait` is called first."""
+        """Record every ending that is not a success, and before it how far each ended job had come.
+
+        `about_to_wait` is called first, if there is one.
+        """
         now = time.monotonic()
+        if self._told:
+            write_progress(self.using, [(held.job, held.progress) for held in self._told])
+            self._told.clear()
         others = [_ending(held, now) for held in self._due() if held.outcome.status != SUCCEEDED]  # type: ignore[union-attr]
         if others:
             about_to_wait()

@@ -1,0 +1,77 @@
+"""What running jobs say of how far they are, in a table of its own: whoever locks a job holds up no heartbeat.
+
+Not fenced: a row belongs to one claim by its token, and readers look under the token that the job's row has. What a
+replaced attempt writes is never seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from django_reliable_jobs.arguments import without_bad_characters
+from django_reliable_jobs.engine.transaction import short_transaction
+from django_reliable_jobs.models import Job, Progress
+
+LOCK_SECONDS = 1.0  # somebody who holds the table may cost a report, but not the lease
+
+WRITE = """
+INSERT INTO django_reliable_jobs_progress AS progress
+       (token, job_id, run, claim, done, total, skipped, rate, message, told_at)
+SELECT given.token, job.id, given.run, given.claim, given.done, given.total, given.skipped, given.rate, given.message,
+       clock_timestamp()
+  FROM unnest(%(tokens)s::bigint[], %(ids)s::bigint[], %(runs)s::smallint[], %(claims)s::int[], %(done)s::bigint[],
+              %(totals)s::bigint[], %(skipped)s::bigint[], %(rates)s::float8[], %(messages)s::text[])
+       AS given(token, id, run, claim, done, total, skipped, rate, message)
+  JOIN django_reliable_jobs_job job ON job.id = given.id
+ ORDER BY given.token
+    ON CONFLICT (token)
+    DO UPDATE SET done = excluded.done, total = excluded.total, skipped = excluded.skipped, rate = excluded.rate,
+                  message = excluded.message, told_at = excluded.told_at
+"""
+
+
+class Report(NamedTuple):
+    """How far one attempt has come."""
+
+    token: int
+    job_id: int
+    run: int
+    claim: int
+    done: int
+    total: int | None
+    skipped: int
+    rate: float | None
+    message: str
+
+
+def write(using: str, reports: Sequence[Report]) -> None:
+    """Write what these attempts have said of themselves, all in one statement."""
+    with short_transaction(using, lock_timeout=LOCK_SECONDS) as cursor:
+        cursor.execute(
+            WRITE,
+            {
+                "tokens": [each.token for each in reports],
+                "ids": [each.job_id for each in reports],
+                "runs": [each.run for each in reports],
+                "claims": [each.claim for each in reports],
+                "done": [each.done for each in reports],
+                "totals": [each.total for each in reports],
+                "skipped": [each.skipped for each in reports],
+                "rates": [each.rate for each in reports],
+                "messages": [without_bad_characters(each.message) for each in reports],
+            },
+        )
+
+
+def of_job(using: str, job: Job) -> Progress | None:
+    """Return how far the job's last attempt has come, or had when it ended; None if it has not said."""
+    if job.token is None:
+        return None
+    return Progress.objects.using(using).filter(token=job.token, job_id=job.pk, run=job.run).first()
+
+
+def of_claims(using: str, job_id: int, claims: Sequence[int]) -> dict[int, Progress]:
+    """Return how far each of these attempts had come, by claim."""
+    rows = Progress.objects.using(using).filter(job_id=job_id, claim__in=list(claims))
+    return {row.claim: row for row in rows}

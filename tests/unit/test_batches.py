@@ -1,0 +1,428 @@
+"""Going through rows and items batch by batch: what commits, what is kept, what is refused, and where it goes on."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.db.models import F
+
+from django_reliable_jobs import batches
+from django_reliable_jobs.context import StopFlag
+from django_reliable_jobs.engine.transaction import around, open_blocks
+from django_reliable_jobs.exceptions import InvalidBatches, InvalidCheckpoint, LeaseLost, Stopping
+from django_reliable_jobs.models import Checkpoint, Job, Progress
+from django_reliable_jobs.testing import run_jobs
+from tests import batch_tasks, tasks
+from tests.batch_tasks import numbers
+from tests.claims import RETRY, claim_one_as, end, replace
+from tests.items import a_context, context_of, gone_through, some_items, state
+from tests.models import Effect, Item
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _around_the_job(db: None) -> Iterator[None]:
+    """Let the job's own transactions be told from that of the test."""
+    reset = around.set(open_blocks())
+    yield
+    around.reset(reset)
+
+
+def touched() -> list[int]:
+    return list(Item.objects.order_by("pk").values_list("touched", flat=True))
+
+
+class TestRows:
+    def test_each_row_is_in_one_batch(self) -> None:
+        items = some_items(25)
+        assert gone_through(a_context(), Item.objects.all(), size=10) == [items[:10], items[10:20], items[20:]]
+
+    def test_a_queryset_without_rows_has_no_batch(self) -> None:
+        context = a_context()
+        batches = context.batches(Item.objects.all())
+        assert list(batches) == []
+        assert (batches.done, batches.skipped, batches.total) == (0, 0, 0)
+
+    def test_a_full_last_batch_is_followed_by_none(self) -> None:
+        some_items(20)
+        assert [len(batch) for batch in gone_through(a_context(), Item.objects.all(), size=10)] == [10, 10]
+
+    def test_rows_that_come_later_do_not_make_it_endless(self) -> None:
+        some_items(10)
+        seen = 0
+        for number, batch in enumerate(a_context().batches(Item.objects.all(), size=2)):
+            with batch:
+                seen += len(batch)
+                some_items(2, first=100 + 2 * number)
+        assert seen == 10
+
+    def test_the_end_is_where_the_first_attempt_found_it(self) -> None:
+        some_items(4)
+        tasks.nothing.enqueue()
+        first = claim_one_as(1)
+        with pytest.raises(ValueError, match="begin"):
+            for batch in context_of(first).batches(Item.objects.all(), size=2):
+                with batch:
+                    raise ValueError("begin")
+        some_items(4, first=100)
+        assert end(first, RETRY)
+        assert [len(each) for each in gone_through(context_of(claim_one_as(2)), Item.objects.all(), size=2)] == [2, 2]
+
+    def test_rows_deleted_meanwhile_are_left_out_and_nothing_else(self) -> None:
+        items = some_items(30)
+        seen: list[Item] = []
+        for number, batch in enumerate(a_context().batches(Item.objects.all(), size=10)):
+            with batch:
+                seen += batch
+            if number == 0:  # among them the last of the first batch, and the end
+                Item.objects.filter(pk__in=[items[n].pk for n in (9, 12, 29)]).delete()
+        assert seen == [item for n, item in enumerate(items) if n not in (12, 29)]
+
+    def test_it_ends_when_all_that_was_left_is_deleted(self) -> None:
+        some_items(30)
+        sizes = []
+        for batch in a_context().batches(Item.objects.all(), size=10):
+            with batch:
+                sizes.append(len(batch))
+            Item.objects.all().delete()
+        assert sizes == [10, 0]
+
+    def test_the_rows_of_a_batch_are_a_queryset_for_set_based_work(self) -> None:
+        some_items(25)
+        for batch in a_context().batches(Item.objects.filter(shelf=1), size=5):
+            with batch:
+                assert batch.rows.update(touched=F("touched") + 1) == len(batch)
+        assert touched() == [number % 2 for number in range(1, 26)]
+
+    def test_an_update_that_moves_rows_out_of_the_queryset_hides_none(self) -> None:
+        some_items(25)
+        for batch in a_context().batches(Item.objects.filter(touched=0), size=10):
+            with batch:
+                batch.rows.update(touched=1)
+        assert touched() == [1] * 25
+
+    def test_rows_may_be_locked(self) -> None:
+        items = some_items(3)
+        [found] = gone_through(a_context(), Item.objects.select_for_update(), size=10)
+        assert found == items
+
+    def test_it_can_be_indexed_and_measured_inside_only(self) -> None:
+        items = some_items(3)
+        for batch in a_context().batches(Item.objects.all()):
+            with batch:
+                assert (len(batch), batch[0], batch[-1], batch.items) == (3, items[0], items[2], items)
+            assert len(batch) == 3
+            for outside in (lambda: list(batch), lambda: batch[0], lambda: batch.rows, lambda: batch.skip(1)):  # noqa: B023
+                with pytest.raises(RuntimeError, match="inside"):
+                    outside()
+
+
+class TestCommits:
+    def test_a_later_attempt_goes_on_after_the_last_batch_that_was_committed(self) -> None:
+        some_items(50)
+        job = batch_tasks.touch_until.enqueue(failing_batch=3)
+        [ended] = run_jobs()
+        assert (ended.pk, ended.status, ended.result) == (job.pk, "SUCCEEDED", 2)
+        assert touched() == [1] * 50
+
+    def test_a_batch_that_fails_is_undone_and_the_checkpoint_stays(self) -> None:
+        items = some_items(30)
+        context = a_context()
+        with pytest.raises(ValueError, match="it broke"):
+            for number, batch in enumerate(context.batches(Item.objects.all(), size=10)):
+                with batch:
+                    batch_tasks.touch(batch)
+                    if number == 1:
+                        raise ValueError("it broke")
+        assert touched() == [1] * 10 + [0] * 20
+        assert state()["after"] == [items[9].pk]
+        assert state()["done"] == 10
+
+    def test_a_replaced_attempt_commits_no_batch_and_its_checkpoint_does_not_go_back(self) -> None:
+        some_items(40)
+        tasks.nothing.enqueue()
+        first = claim_one_as(1)
+        loop = iter(context_of(first).batches(Item.objects.all(), size=10))
+        with next(loop) as batch:
+            batch_tasks.touch(batch)
+        second = context_of(replace(first))
+        others = iter(second.batches(Item.objects.all(), size=10))
+        for _ in range(2):
+            with next(others) as batch:
+                batch_tasks.touch(batch)
+        before = state()
+        with pytest.raises(LeaseLost), next(loop) as batch:
+            batch_tasks.touch(batch)
+        assert state() == before
+        assert before["done"] == 30
+        assert touched() == [1] * 30 + [0] * 10
+
+    def test_a_replaced_attempt_does_not_begin(self) -> None:
+        some_items(4)
+        tasks.nothing.enqueue()
+        first = claim_one_as(1)
+        replace(first)
+        with pytest.raises(LeaseLost):
+            gone_through(context_of(first), Item.objects.all())
+        assert not Checkpoint.objects.exists()
+
+    def test_a_loop_that_was_gone_through_is_not_begun_again(self) -> None:
+        some_items(10)
+        tasks.nothing.enqueue()
+        first = claim_one_as(1)
+        assert len(gone_through(context_of(first), Item.objects.all(), size=5)) == 2
+        assert end(first, RETRY)
+        assert gone_through(context_of(claim_one_as(2)), Item.objects.all(), size=5) == []
+
+    def test_two_loops_of_one_job_have_two_names(self) -> None:
+        some_items(4)
+        context = a_context()
+        assert len(gone_through(context, Item.objects.all())) == 1
+        with pytest.raises(InvalidBatches, match=r"a second loop goes by the name 'tests.Item': give it another name="):
+            context.batches(Item.objects.all())
+        assert len(gone_through(context, Item.objects.all(), name="again")) == 1
+        assert state("again")["done"] == 4
+
+    def test_a_batch_that_is_not_entered_stops_the_loop(self) -> None:
+        some_items(4)
+        with pytest.raises(RuntimeError, match="enter each batch"):
+            for _ in a_context().batches(Item.objects.all(), size=2):
+                pass
+        assert state()["done"] == 0
+
+    def test_a_batch_is_entered_once(self) -> None:
+        some_items(4)
+        for batch in a_context().batches(Item.objects.all()):
+            with batch:
+                pass
+            with pytest.raises(RuntimeError, match="a batch is entered once"), batch:
+                pass
+
+    def test_a_loop_that_swallows_the_error_of_a_batch_is_stopped(self) -> None:
+        some_items(4)
+        with pytest.raises(RuntimeError, match="a batch failed, and the loop went on"):
+            for batch in a_context().batches(Item.objects.all(), size=2):
+                try:
+                    with batch:
+                        raise ValueError("swallowed")
+                except ValueError:
+                    continue
+        assert state()["done"] == 0
+
+    def test_a_batch_that_was_marked_for_rollback_does_not_count(self) -> None:
+        some_items(4)
+        with pytest.raises(transaction.TransactionManagementError):
+            for batch in a_context().batches(Item.objects.all(), size=2):
+                with batch:
+                    transaction.set_rollback(True)
+        assert state()["done"] == 0
+
+    def test_a_transaction_around_the_loop_is_refused(self) -> None:
+        some_items(4)
+        with pytest.raises(InvalidBatches, match="inside a transaction could commit nothing"), transaction.atomic():
+            gone_through(a_context(), Item.objects.all())
+
+    def test_an_atomic_task_is_refused_and_dies_at_once(self) -> None:
+        some_items(4)
+        batch_tasks.batches_in_an_atomic_task.enqueue()
+        [job] = run_jobs()
+        assert (job.status, job.attempt) == ("DEAD", 1)
+        assert "leave atomic(), and @task(atomic=True), away" in job.reason
+
+    def test_a_job_that_began_by_another_key_says_so(self) -> None:
+        some_items(4)
+        tasks.nothing.enqueue()
+        first = claim_one_as(1)
+        gone_through(context_of(first), Item.objects.all())
+        assert end(first, RETRY)
+        with pytest.raises(InvalidBatches, match=r"began by \['id'\] and can't go on by \['code'\].*--from-start"):
+            gone_through(context_of(claim_one_as(2)), Item.objects.all(), by="code")
+
+    @pytest.mark.parametrize("size", [0, -1, 1.5, "10"])
+    def test_the_size_is_a_number_from_1_on(self, size: Any) -> None:
+        with pytest.raises(InvalidBatches, match="from 1 on"):
+            a_context().batches(Item.objects.all(), size=size)
+
+    @pytest.mark.parametrize("source", [[1, 2], "items", Item, Item.objects.raw("SELECT 1")])
+    def test_it_says_what_it_goes_through(self, source: Any) -> None:
+        with pytest.raises(InvalidBatches, match="a QuerySet, or a function that takes a cursor"):
+            a_context().batches(source)
+
+
+class TestCursors:
+    def test_items_of_a_function_come_in_batches_with_their_cursors(self) -> None:
+        assert gone_through(a_context(), numbers(7), size=3, name="numbers") == [[1, 2, 3], [4, 5, 6], [7]]
+        assert state("numbers") == {"after": 7, "done": 7, "skipped": 0, "total": None}
+
+    def test_a_later_attempt_asks_from_the_last_cursor_on(self) -> None:
+        batch_tasks.count_numbers.enqueue(55, failing=33)
+        [job] = run_jobs()
+        assert (job.status, job.result, job.attempt) == ("SUCCEEDED", 55, 2)
+        names = [int(name) for name in Effect.objects.order_by("pk").values_list("name", flat=True)]
+        assert names == list(range(1, 56))
+        assert Effect.objects.filter(attempt=1).count() == 30
+
+    def test_what_is_asked_for_is_closed_when_the_loop_fails(self) -> None:
+        closed = []
+
+        def after(cursor: Any) -> Iterator[tuple[int, int]]:
+            try:
+                for number in range(100):
+                    yield number, number
+            finally:
+                closed.append(cursor)
+
+        with pytest.raises(ValueError, match="it broke"):
+            for batch in a_context().batches(after, size=3):
+                with batch:
+                    raise ValueError("it broke")
+        gc.collect()
+        assert closed == [None]
+
+    @pytest.mark.parametrize("cursor", [{1, 2}, object(), float("nan"), "x" * 300_000])
+    def test_a_cursor_that_can_not_be_kept_is_a_clear_error_and_the_earlier_stays(self, cursor: Any) -> None:
+        def after(_: Any) -> Iterator[tuple[int, Any]]:
+            yield 1, "first"
+            yield 2, cursor
+
+        with pytest.raises(InvalidCheckpoint, match="batches:after"):
+            for batch in a_context().batches(after, size=1, name="after"):
+                with batch:
+                    Effect.objects.create(name=str(batch[0]))
+        assert state("after")["after"] == "first"
+        assert list(Effect.objects.values_list("name", flat=True)) == ["1"]
+
+    def test_its_batches_have_no_queryset(self) -> None:
+        for batch in a_context().batches(numbers(3)):
+            with batch, pytest.raises(InvalidBatches, match="if it comes from a queryset"):
+                _ = batch.rows
+
+
+class TestSkipped:
+    def test_skipped_items_are_kept_and_the_job_goes_on(self) -> None:
+        items = some_items(35)
+        batch_tasks.skip_odd.enqueue()
+        [job] = run_jobs()
+        assert (job.status, job.result) == ("SUCCEEDED", {"done": 35, "skipped": 18})
+        assert touched() == [1 - number % 2 for number in range(1, 36)]
+        kept = state("tests.Item:skipped")
+        assert len(kept) == 18
+        assert kept[-1] == {"item": f"Item {items[34].pk}", "error": "ValueError: place 35"}
+        assert Progress.objects.get(job=job).skipped == 18
+
+    def test_the_list_is_capped_and_the_count_is_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(batches, "MOST_SKIPPED", 7)
+        loop = a_context().batches(numbers(30), size=5, name="numbers")
+        for batch in loop:
+            with batch:
+                for number in batch:
+                    batch.skip(number, f"bad\0 {number}" + "x" * 10_000)
+        assert (loop.done, loop.skipped) == (30, 30)
+        kept = state("numbers:skipped")
+        assert [each["item"] for each in kept] == ["1", "2", "3", "4", "5", "6", "7"]
+        assert kept[0]["error"].startswith("bad\ufffd 1x")
+        assert len(kept[0]["error"]) == batches.LONGEST_ERROR
+
+    def test_what_a_batch_that_fails_has_skipped_does_not_count(self) -> None:
+        context = a_context()
+        with pytest.raises(ValueError, match="it broke"):
+            for batch in context.batches(numbers(30), size=5, name="numbers"):
+                with batch:
+                    batch.skip(batch[0], "bad")
+                    if batch[0] > 5:
+                        raise ValueError("it broke")
+        assert state("numbers")["skipped"] == 1
+        assert [each["item"] for each in state("numbers:skipped")] == ["1"]
+
+
+class TestEnds:
+    @pytest.mark.parametrize(("reason", "kind"), [("shutdown", Stopping), ("cancel", Stopping), ("lost", LeaseLost)])
+    def test_it_stops_between_two_batches(self, reason: Any, kind: type[BaseException]) -> None:
+        some_items(30)
+        flag = StopFlag()
+        with pytest.raises(kind):
+            for batch in a_context(flag).batches(Item.objects.all(), size=10):
+                with batch:
+                    batch_tasks.touch(batch)
+                    flag.reason = reason
+        assert touched() == [1] * 10 + [0] * 20
+        assert flag.was_seen
+
+    def test_it_does_not_stop_when_all_is_done(self) -> None:
+        some_items(10)
+        flag = StopFlag()
+        for batch in a_context(flag).batches(Item.objects.all(), size=10):
+            with batch:
+                flag.reason = "cancel"
+        assert state()["done"] == 10
+
+    def test_after_its_run_time_the_job_goes_to_the_end_of_its_line_and_goes_on_later(self) -> None:
+        some_items(30)
+        job, other = batch_tasks.in_portions.enqueue(), tasks.effect.enqueue("between")
+        assert [each.pk for each in run_jobs()] == [job.pk, other.pk]
+        job.refresh_from_db()
+        assert (job.status, job.result, job.attempt, job.claims) == ("SUCCEEDED", 3, 1, 3)
+        assert touched() == [1] * 30
+        assert [(each.outcome, each.number) for each in job.attempts.all()] == [("interrupted", 1)] * 2
+        assert "max_run_time of 0 s" in job.attempts.all()[0].error_message
+        assert Effect.objects.get().at < job.finished_at
+        assert Job.objects.get(pk=other.pk).started_at < job.started_at
+
+    def test_a_job_started_over_from_its_start_begins_anew(self) -> None:
+        some_items(10)
+        tasks.nothing.enqueue()
+        first = claim_one_as(1)
+        gone_through(context_of(first), Item.objects.all(), size=5)
+        assert end(first, RETRY)
+        Job.objects.filter(pk=first.id).update(run=2)
+        assert len(gone_through(context_of(claim_one_as(2)), Item.objects.all(), size=5)) == 2
+
+
+class TestProgress:
+    def test_it_tells_how_many_are_done_of_how_many(self) -> None:
+        some_items(25)
+        context = a_context()
+        seen = []
+        for batch in context.batches(Item.objects.all(), size=10):
+            seen.append(context._progress.said)
+            with batch:
+                pass
+        assert [(said.done, said.total) for said in seen if said] == [(0, 25), (10, 25), (20, 25)]
+        assert context._progress.said == (25, 25, "", 0)
+
+    def test_a_total_that_is_given_is_not_counted(self, django_assert_num_queries: Any) -> None:
+        context = a_context()
+        # load, the last key, save, and for the one batch: savepoint, limit, read, save, release
+        some_items(5)
+        with django_assert_num_queries(8):
+            for batch in context.batches(Item.objects.all(), total=1000):
+                assert context._progress.said == (0, 1000, "", 0)
+                with batch:
+                    pass
+
+    def test_more_rows_than_were_estimated_move_the_total(self) -> None:
+        some_items(5)
+        context = a_context()
+        loop = context.batches(Item.objects.all(), total=3, size=2)
+        totals = []
+        for batch in loop:
+            with batch:
+                pass
+            totals.append(loop.total)
+        assert totals == [3, 4, 5]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_batch_costs_its_transaction_a_limit_the_read_and_the_checkpoint(django_assert_num_queries: Any) -> None:
+    some_items(4)
+    context = a_context()
+    loop = iter(context.batches(Item.objects.all(), size=2))
+    batch = next(loop)
+    with django_assert_num_queries(5), batch:  # BEGIN, limit, read, checkpoint, COMMIT
+        pass
+    connection.close()
