@@ -131,7 +131,7 @@ def _call_in_savepoints(task: Task[..., Any], args: list[Any], kwargs: dict[str,
     savepoints = {
         connection: savepoint
         for connection in connections.all(initialized_only=True)
-        if connection.in_atomic_block and (savepoint := connection.savepoint())
+        if connection.alias != own and connection.in_atomic_block and (savepoint := connection.savepoint())
     }
     try:
         return call_here(task, args, kwargs)

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from asgiref.sync import sync_to_async
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 
 from django_reliable_jobs import Retry, Snooze, current_job, exponential, task
 from tests.models import Span
@@ -294,6 +294,25 @@ def spin(seconds: float) -> None:
 def queries_in_log() -> int:
     leave_effect("one query")
     return len(connection.queries_log)
+
+
+@task(atomic=True, max_attempts=1)
+def swallows_a_failure(how: str) -> str:
+    """Go on after a statement that failed: in a block of its own, or in the transaction of the task."""
+    leave_effect(how)
+    try:
+        match how:
+            case "sql":
+                with connection.cursor() as cursor:
+                    cursor.execute("SELECT 1 / 0")
+            case "orm":
+                Span.objects.create(job_id=None, claim=1, pid=1)
+            case "own block":
+                with transaction.atomic(), connection.cursor() as cursor:
+                    cursor.execute("SELECT 1 / 0")
+    except DatabaseError:
+        pass
+    return how
 
 
 @task(max_attempts=2)
