@@ -13,6 +13,8 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
+from django_reliable_jobs import alert_channels
+
 DEFAULT_RETENTION = {
     "SUCCEEDED": timedelta(days=7),
     "CANCELLED": timedelta(days=7),
@@ -36,6 +38,20 @@ class Settings:
     MAX_RESULT_BYTES: int = 256 * 1024
     EVENT_RETENTION: timedelta = timedelta(days=30)  # of events that nobody waits for
     MAX_ERROR_CHARACTERS: int = 20_000  # of a stored traceback; its middle is cut
+    ALERT_CHANNELS: tuple[Mapping[str, Any], ...] = ()  # where alerts are told of, beside the signals
+    ALERT_REPEAT: timedelta | None = timedelta(hours=4)  # an alert that stays open is told of again; None: once
+    ALERT_NO_SCHEDULER: timedelta | None = timedelta(minutes=1)  # without a scheduler; None, here and below: no alert
+    ALERT_QUEUE_AGE: timedelta | None = timedelta(minutes=10)  # of the job that waits longest in a queue
+    ALERT_QUEUE_AGES: Mapping[str, timedelta | None] = field(default_factory=dict)  # of queues that differ, by name
+    ALERT_RUN_TIME: timedelta | None = timedelta(hours=24)  # of one attempt
+    ALERT_FAILURES: int | None = 3  # jobs of a schedule that died one after another
+    ALERT_DEAD_LETTERS: int | None = 1  # jobs of a task that died within an hour
+    ALERT_OLD_TRANSACTION: timedelta | None = timedelta(hours=1)  # age of one that holds back vacuum
+    ALERT_CLOCK_SECONDS: float | None = 5  # between a host's clock and the database's
+    ALERT_RETENTION: timedelta | None = timedelta(days=90)  # of resolved alerts; None: kept
+    COUNTER_RETENTION: timedelta | None = timedelta(days=30)  # of the counts of minutes; None: kept
+    ALLOW_PRIVATE_ADDRESSES: bool = False  # webhooks and pings to addresses that are not public
+    HEALTH_TOKEN: str | None = None  # what a monitor shows to the health view; None: the view is closed
     LISTEN: str = "auto"  # auto | off | a DSN that reaches PostgreSQL without a transaction pooler
     TASK_MODULES: tuple[str, ...] = ()  # beside the `tasks` module of each installed app
 
@@ -108,7 +124,34 @@ def _is_retention(value: Any) -> bool:
     )
 
 
+def _is_span_or_none(value: Any) -> bool:
+    return value is None or (isinstance(value, timedelta) and value > timedelta())
+
+
+def _is_mapping_of_spans(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(k, str) and _is_span_or_none(v) for k, v in value.items())
+
+
+_SPAN_OR_NONE = "a timedelta of more than 0, or None"
 _RULES: list[tuple[str, Callable[[Any], bool], str]] = [
+    ("ALERT_CHANNELS", alert_channels.are_right, alert_channels.WANTED),
+    ("ALERT_REPEAT", _is_span_or_none, _SPAN_OR_NONE),
+    ("ALERT_NO_SCHEDULER", _is_span_or_none, _SPAN_OR_NONE),
+    ("ALERT_QUEUE_AGE", _is_span_or_none, _SPAN_OR_NONE),
+    ("ALERT_QUEUE_AGES", _is_mapping_of_spans, "a dict from names of queues to a timedelta or None"),
+    ("ALERT_RUN_TIME", _is_span_or_none, _SPAN_OR_NONE),
+    ("ALERT_FAILURES", lambda v: v is None or _is_count(v), "a whole number of at least 1, or None"),
+    ("ALERT_DEAD_LETTERS", lambda v: v is None or _is_count(v), "a whole number of at least 1, or None"),
+    ("ALERT_OLD_TRANSACTION", _is_span_or_none, _SPAN_OR_NONE),
+    ("ALERT_CLOCK_SECONDS", lambda v: v is None or (_is_number(v) and v > 0), "a number of seconds, or None"),
+    ("ALERT_RETENTION", _is_span_or_none, _SPAN_OR_NONE),
+    ("COUNTER_RETENTION", _is_span_or_none, _SPAN_OR_NONE),
+    ("ALLOW_PRIVATE_ADDRESSES", lambda v: isinstance(v, bool), "True or False"),
+    (
+        "HEALTH_TOKEN",
+        lambda v: v is None or (isinstance(v, str) and len(v) >= 8),
+        "text of 8 characters or more, or None",
+    ),
     (
         "LEASE_SECONDS",
         lambda v: _is_number(v) and 1 <= v <= 86_400,
@@ -154,7 +197,7 @@ _RULES: list[tuple[str, Callable[[Any], bool], str]] = [
 
 
 def _normalized(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {"TASK_MODULES": tuple(given["TASK_MODULES"])} if "TASK_MODULES" in given else {}
+    return {key: tuple(given[key]) for key in ("TASK_MODULES", "ALERT_CHANNELS") if key in given}
 
 
 def _forget(*, setting: str, **_: Any) -> None:

@@ -215,6 +215,17 @@ class Declaration:
             raise self._error(f"{self.task}: on_dead={value.name} must accept the one argument job_id") from None
         return value
 
+    def sensitive(self, value: Any, signature: inspect.Signature) -> frozenset[str]:
+        names = (value,) if isinstance(value, str) else value
+        if not isinstance(names, Sequence) or not all(isinstance(each, str) for each in names):
+            raise self.refuse("sensitive", value, "the name(s) of arguments whose values are not shown")
+        takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values())
+        for name in names:
+            if name not in signature.parameters and not takes_any:
+                known = ", ".join(signature.parameters) or "none"
+                raise self._error(f"{self.task}: sensitive names the argument {name!r}, but the arguments are: {known}")
+        return frozenset(names)
+
     def flag(self, option: str, value: Any) -> bool:
         if not isinstance(value, bool):
             raise self.refuse(option, value, "True or False")

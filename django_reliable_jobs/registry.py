@@ -47,6 +47,8 @@ class Task(Generic[P, R]):
     expires: timedelta | None = None
     on_dead: Task[..., Any] | str | None = None
     takes_context: bool = False
+    alert_after: timedelta | None = None
+    sensitive: frozenset[str] = frozenset()
     aliases: tuple[str, ...] = ()
     signature: inspect.Signature = field(repr=False)
     # Told the claimed job and the outcome of each of its attempts, on the job's thread, before that is recorded.
@@ -137,6 +139,8 @@ class Placement(Generic[P, R]):
     def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
         """See `Task.enqueue_many`."""
         from django_reliable_jobs.engine import enqueue
+    - `alert_after` (seconds or timedelta): an alert is raised when no job of the task has succeeded for so long;
+      `sensitive` names the arguments whose values are shown nowhere.
 
         return enqueue.enqueue_many(self, calls)
 
@@ -177,6 +181,8 @@ def task(function: Any = None, /, **options: Any) -> Any:
         return declare(function, **options)
     return lambda decorated: declare(decorated, **options)
 
+        alert_after=check.span("alert_after", given["alert_after"]),
+        sensitive=check.sensitive(given["sensitive"], signature),
 
 def declare(function: Callable[..., R], *, takes_context: bool = False, **options: Unpack[Options]) -> Task[..., R]:
     """Check a declaration, register it and return the Task. `task` is its decorator form."""

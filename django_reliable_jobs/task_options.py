@@ -37,6 +37,8 @@ class Options(TypedDict, total=False):
     rate_limit: str | Rate | None
     expires: float | timedelta | None
     on_dead: Task[..., Any] | str | None
+    alert_after: float | timedelta | None
+    sensitive: str | Sequence[str]
 
 
 class Choices(TypedDict, total=False):
@@ -67,4 +69,6 @@ DEFAULTS: Options = {
     "rate_limit": None,
     "expires": None,
     "on_dead": None,
+    "alert_after": None,
+    "sensitive": (),
 }

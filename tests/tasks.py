@@ -171,3 +171,9 @@ def expires_between_attempts() -> int:
     if current_job().attempt == 1:
         raise ValueError("once")
     return current_job().attempt
+
+
+@task(alert_after=3600)
+def watched(fail: bool = False) -> None:
+    if fail:
+        raise ValueError("it broke")

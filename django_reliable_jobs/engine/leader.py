@@ -9,7 +9,9 @@ ends the term at once and tells the others.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from django.db import DatabaseError, connections
@@ -22,25 +24,27 @@ from django_reliable_jobs.engine.wakeup import notify_schedulers
 # SKIP LOCKED: somebody who renews or takes it at this moment is not waited for.
 TAKE = """
 WITH free AS MATERIALIZED (
-    SELECT name FROM django_reliable_jobs_leader
+    SELECT name, expires_at FROM django_reliable_jobs_leader
      WHERE name = %(name)s AND (expires_at <= clock_timestamp() OR holder = %(holder)s) FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE django_reliable_jobs_leader leader
    SET holder = %(holder)s, term = leader.term + 1, host = %(host)s, pid = %(pid)s, elected_at = clock_timestamp(),
        expires_at = clock_timestamp() + make_interval(secs => %(seconds)s)
   FROM free WHERE leader.name = free.name
-RETURNING leader.term
+RETURNING leader.term, free.expires_at, leader.elected_at
 """
 
 FOUND = """
 INSERT INTO django_reliable_jobs_leader (name, holder, term, host, pid, elected_at, expires_at)
 VALUES (%(name)s, %(holder)s, 1, %(host)s, %(pid)s, clock_timestamp(),
         clock_timestamp() + make_interval(secs => %(seconds)s))
-    ON CONFLICT (name) DO NOTHING RETURNING term
+    ON CONFLICT (name) DO NOTHING RETURNING term, NULL, NULL
 """
 
 RENEW = """
-UPDATE django_reliable_jobs_leader SET expires_at = clock_timestamp() + make_interval(secs => %(seconds)s)
+UPDATE django_reliable_jobs_leader
+   SET expires_at = clock_timestamp() + make_interval(secs => %(seconds)s),
+       clock_offset = %(host_clock)s - extract(epoch FROM clock_timestamp())::float8
  WHERE name = %(name)s AND holder = %(holder)s AND term = %(term)s AND expires_at > clock_timestamp()
 """
 
@@ -52,11 +56,15 @@ UPDATE django_reliable_jobs_leader SET expires_at = clock_timestamp()
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A process that wants an office; `term` is the one it holds, None if it is not leader."""
+    """A process that wants an office; `term` is the one it holds, None if it is not leader.
+
+    `vacancy` is from when to when nobody held the office before its term; None: nobody ever had.
+    """
 
     name: str
     identity: Identity
     term: int | None = None
+    vacancy: tuple[datetime, datetime] | None = None
 
 
 def stand(using: str, candidate: Candidate) -> Candidate:
@@ -74,7 +82,10 @@ def stand(using: str, candidate: Candidate) -> Candidate:
             if row is None:
                 cursor.execute(FOUND, _parameters(candidate))
                 row = cursor.fetchone()
-            return replace(candidate, term=row[0]) if row else candidate
+            if row is None:
+                return candidate
+            term, vacant_since, elected_at = row
+            return replace(candidate, term=term, vacancy=(vacant_since, elected_at) if vacant_since else None)
     except DatabaseError:
         connections[using].close()
         return replace(candidate, term=None)
@@ -98,4 +109,5 @@ def _parameters(candidate: Candidate) -> dict[str, Any]:
         "host": identity.host,
         "pid": identity.pid,
         "seconds": settings.LEADER_SECONDS,
+        "host_clock": time.time(),
     }

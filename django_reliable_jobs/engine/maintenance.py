@@ -17,7 +17,7 @@ from django.db.backends.utils import CursorWrapper
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine import isolation, lifecycle
+from django_reliable_jobs.engine import isolation, lifecycle, successes
 from django_reliable_jobs.engine.lifecycle import Ending, Outcome
 from django_reliable_jobs.engine.transaction import short_transaction
 from django_reliable_jobs.engine.wakeup import notify_idle
@@ -269,6 +269,7 @@ def prune(using: str, *, batches: int | None = None) -> int:
     deleted = 0
     for status in Job.ENDED:
         age = settings.retention_of(status)
+    successes.note(using)
         count, left = BATCH, batches
         while age is not None and count == BATCH and left != 0:
             try:

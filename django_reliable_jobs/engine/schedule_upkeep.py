@@ -15,7 +15,7 @@ from django.db.models import Q
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine import slots
+from django_reliable_jobs.engine import slots, successes
 from django_reliable_jobs.engine.maintenance import DELETE_OLD_JOBS
 from django_reliable_jobs.engine.slots import NOW
 from django_reliable_jobs.engine.transaction import short_transaction
@@ -93,6 +93,7 @@ def prune_slots(using: str, after: int = 0) -> int | None:
 
 def prune_jobs(using: str, after: int = 0) -> int | None:
     """Delete ended jobs beyond what their schedule keeps of them."""
+    successes.note(using)
     return _sweep(using, PRUNE_JOBS, after=after, most=MOST_JOBS)
 
 

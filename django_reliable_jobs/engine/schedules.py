@@ -43,6 +43,15 @@ DELETE FROM django_reliable_jobs_schedule WHERE id = ANY(%(ids)s::bigint[])
 """
 
 
+# Jobs from before overlap was forbidden take their turn too: what runs, and what is made from now on, must not meet.
+JOIN_THE_LINE = """
+UPDATE django_reliable_jobs_job SET serial_key = %(key)s WHERE id IN (
+    SELECT id FROM django_reliable_jobs_job
+     WHERE schedule_id = %(id)s AND status IN ('SCHEDULED', 'READY', 'RUNNING', 'WAITING') AND serial_key IS NULL
+     ORDER BY id FOR NO KEY UPDATE)
+"""
+
+
 def find(using: str, name: str) -> Schedule:
     """Return the schedule of this name. Raises UnknownSchedule."""
     schedule = Schedule.objects.using(using).filter(name=name).first()
@@ -90,6 +99,7 @@ def create(using: str, *, name: str, task: str, options: ScheduleOptions, is_dec
                 managed_by=Schedule.ManagedBy.CODE if is_declared else Schedule.ManagedBy.ADMIN,
                 declared=as_json(columns) if is_declared else None,
                 decided_until=moment,
+                watched_since=moment,
                 next_run_at=planned["next_run_at"],
                 planned=arguments.load(planned["planned"]),
             )
@@ -143,6 +153,7 @@ def resume(using: str, schedule_ids: Sequence[int]) -> list[int]:
             moment = slots.now(using)
             if not _end_pause(using, schedule, moment):
                 _record_undecided(using, schedule, moment, "paused")
+                schedule.watched_since = moment
             _update(using, schedule, paused_at=None, resume_at=None, pause_reason="")
     return [schedule.pk for schedule in paused]
 
@@ -207,6 +218,7 @@ def _end_pause(using: str, schedule: Schedule, moment: datetime) -> bool:
     if schedule.resume_at is None or schedule.resume_at > moment:
         return False
     _record_undecided(using, schedule, schedule.resume_at, "paused")
+    schedule.watched_since = schedule.resume_at
     schedule.paused_at = schedule.resume_at = None
     schedule.pause_reason = ""
     return True

@@ -47,6 +47,7 @@ WITH {_DECIDED}, moved AS (
     UPDATE django_reliable_jobs_schedule schedule
        SET decided_until = greatest(schedule.decided_until, given.decided_until), next_run_at = given.next_run_at,
            planned = given.planned::jsonb, error = '', error_at = NULL, retry_at = NULL,
+           watched_since = coalesce(schedule.resume_at, schedule.watched_since),
            paused_at = NULL, resume_at = NULL, pause_reason = ''
       FROM unnest(%(ids)s::bigint[], %(decided_until)s::timestamptz[], %(next_run_at)s::timestamptz[],
                   %(planned)s::text[]) AS given(id, decided_until, next_run_at, planned)

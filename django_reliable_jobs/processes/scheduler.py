@@ -1,8 +1,8 @@
 """The scheduler: leads, ticks, sleeps until the next slot. Any number may run; one leads, the others stand by.
 
-Three threads, each with a database connection of its own: the scheduler (in the process's main thread, or beside a
-worker), its upkeep, which could be slow and must not make a slot late, and the listener, which wakes it when a schedule
-is changed or a leader resigns. Moments are the database's: the host's clock decides nothing.
+Four threads, each with a database connection of its own: the scheduler (in the process's main thread, or beside a
+worker), its upkeep and the telling of alerts, which could be slow and must not make a slot late, and the listener, which
+wakes it when a schedule is changed or a leader resigns. Moments are the database's: the host's clock decides nothing.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from queue import Empty, SimpleQueue
 
 from django.db import Error as DatabaseError
@@ -25,6 +26,7 @@ from django_reliable_jobs.engine.schedules import OFFICE
 from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.listener import Listener
 from django_reliable_jobs.processes.loop import pause_after
+from django_reliable_jobs.processes.telling import Channel, Telling
 from django_reliable_jobs.processes.upkeep import Upkeep, Watchdog
 
 logger = logging.getLogger("django_reliable_jobs")
@@ -39,7 +41,9 @@ WAKE, STOP = "wake", "stop"
 class Scheduler:
     """One process's wish to lead. `run` returns the exit code: 0 after a stop, 70 if a part of it died."""
 
-    def __init__(self, *, using: str, on_stuck: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, *, using: str, on_stuck: Callable[[], None] | None = None, channels: Sequence[Channel] = ()
+    ) -> None:
         self.using = using
         self.identity = heartbeat.new_identity(socket.gethostname(), os.getpid())
         self.turns = 0
@@ -54,6 +58,7 @@ class Scheduler:
             self, on_death=self._part_died, channel=channel, purpose="changes of schedules are seen"
         )
         self._upkeep = Upkeep(self, on_death=self._part_died)
+        self._telling = Telling(self, channels, on_death=self._part_died)
         self._watchdog = Watchdog(self, on_stuck=on_stuck, on_death=self._part_died)
 
     # --- from other threads and signal handlers
@@ -77,6 +82,12 @@ class Scheduler:
         is_fresh = time.monotonic() - self._stood_at < settings.LEADER_SECONDS * TRUST
         return self._candidate.term is not None and is_fresh
 
+    @property
+    def term_and_vacancy(self) -> tuple[int | None, tuple[datetime, datetime] | None]:
+        """The term that it holds, and from when to when nobody led before it."""
+        candidate = self._candidate
+        return candidate.term, candidate.vacancy
+
     def start(self, on_end: Callable[[int], None]) -> None:
         """Run in a thread beside a worker; `on_end` is told the exit code."""
         self._thread = threading.Thread(target=lambda: on_end(self.run()), name="reliable-jobs-scheduler", daemon=True)
@@ -92,7 +103,7 @@ class Scheduler:
     def run(self) -> int:
         """Lead when it can until asked to stop; return the exit code."""
         logger.info("scheduler %s stands by", self.identity)
-        parts = (self._listener, self._upkeep, self._watchdog)
+        parts = (self._listener, self._upkeep, self._telling, self._watchdog)
         for part in parts:
             part.start()
         failures, is_synced = 0, False

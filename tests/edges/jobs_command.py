@@ -27,10 +27,10 @@ def jobs_json(*arguments: object) -> Any:
     return json.loads(jobs(*arguments, "--json"))
 
 
-def failing(*arguments: object) -> tuple[str, str]:
+def failing(*arguments: object, code: int = 1) -> tuple[str, str]:
     """Return what was printed before the command failed, and the failure."""
     stdout = io.StringIO()
     with pytest.raises(CommandError) as caught:
         jobs(*arguments, stdout=stdout)
-    assert caught.value.returncode == 1
+    assert caught.value.returncode == code
     return stdout.getvalue(), str(caught.value)

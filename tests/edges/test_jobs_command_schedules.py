@@ -1,16 +1,13 @@
-"""`manage.py jobs sync-schedules`, `backfill` and `check`."""
+"""`manage.py jobs sync-schedules` and `backfill`."""
 
 from __future__ import annotations
 
 import pytest
-from django.db.models.functions import Now
 
-from django_reliable_jobs.engine import leader, schedules
-from django_reliable_jobs.engine.heartbeat import new_identity
-from django_reliable_jobs.engine.leader import Candidate
+from django_reliable_jobs.engine import schedules
 from django_reliable_jobs.models import Job, Schedule
 from django_reliable_jobs.recurrence import Cron, Every
-from django_reliable_jobs.testing import at, tick
+from django_reliable_jobs.testing import at
 from tests.edges.jobs_command import failing, jobs, jobs_json
 from tests.scheduled_tasks import only_declared
 from tests.schedules import a_schedule, on
@@ -74,38 +71,3 @@ class TestBackfill:
         a_schedule()
         with at(on(2, 2)):
             assert "lies in the future" in failing("backfill", "hourly", *span)[1]
-
-
-class TestCheck:
-    def test_nothing_needs_attention(self) -> None:
-        a_schedule()
-        with at(on(2, 0, 30)):
-            assert jobs("check") == "Nothing needs attention.\n"
-            assert jobs_json("check") == {"problems": []}
-
-    def test_a_broken_schedule_does(self) -> None:
-        a_schedule()
-        Schedule.objects.update(task="tests.tasks.gone")
-        tick(at=on(2, 1))
-        printed, failure = failing("check")
-        assert "The schedule hourly is broken since 2026-03-02 01:00:00 UTC: UnknownTask" in printed
-        assert failure == "1 thing needs attention."
-        Schedule.objects.create(**{**Schedule.objects.values().get(), "id": None, "name": "another"})
-        assert failing("check")[1] == "2 things need attention."
-
-    def test_moved_runs_do(self) -> None:
-        schedule = a_schedule(since=on(2, 0, 10))
-        Schedule.objects.filter(pk=schedule.pk).update(planned=[on(2, 1, 1).isoformat()])
-        with at(on(2, 0, 30)):
-            printed, _ = failing("check")
-        assert "hourly was to run at 2026-03-02 01:01:00 UTC; now it will run at 2026-03-02 01:00:00 UTC, " in printed
-
-    def test_an_overdue_slot_without_a_scheduler_does(self) -> None:
-        a_schedule()
-        assert "No scheduler is running, and hourly was due at 2026-03-02 01:00:00 UTC." in failing("check")[0]
-        leader.stand("default", Candidate(name="scheduler", identity=new_identity("host", 1)))
-        assert jobs("check") == "Nothing needs attention.\n"
-        from django_reliable_jobs.models import Leader
-
-        Leader.objects.update(expires_at=Now())
-        assert "No scheduler" in failing("check")[0]

@@ -53,7 +53,7 @@ class Command(BaseCommand):
         if lines:
             self.stdout.write("\n".join(lines))
         if report.failure:
-            raise CommandError(report.failure)
+            raise CommandError(report.failure, returncode=report.exit_code)
 
 
 def _answer(using: str, options: dict[str, Any]) -> Report:

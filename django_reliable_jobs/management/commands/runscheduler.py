@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from django_reliable_jobs import notify
 from django_reliable_jobs.management.console import database_of, show_log
 from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.scheduler import PART_DIED, Scheduler
@@ -28,7 +29,7 @@ class Command(BaseCommand):
         show_log(options["verbosity"])
         connections.leave_pools()
         using = database_of(options["database"])
-        scheduler = Scheduler(using=using, on_stuck=lambda: os._exit(PART_DIED))
+        scheduler = Scheduler(using=using, on_stuck=lambda: os._exit(PART_DIED), channels=notify.channels())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: scheduler.request_stop())
         code = scheduler.run()

@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import autoreload
 
+from django_reliable_jobs import notify
 from django_reliable_jobs.engine import tick
 from django_reliable_jobs.management import reloading
 from django_reliable_jobs.management.console import database_of, show_log
@@ -128,6 +129,7 @@ def _start_scheduler(options: dict[str, Any], worker: Worker) -> Scheduler | Non
     scheduler = Scheduler(
         using=worker.using,
         on_stuck=lambda: worker.recycle("its scheduler does not turn any more", patiently=False),
+        channels=notify.channels(),
     )
     scheduler.start(lambda code: worker.recycle("its scheduler died", patiently=False) if code else None)
     return scheduler

@@ -1,22 +1,20 @@
-"""`jobs check`: what a person or a monitor should know of; fails if there is something."""
+"""`jobs check`: what a person or a monitor should know of; fails if there is something.
+
+The exit code is what Nagios and its like expect: 0 all is well, 1 a warning, 2 critical, 3 not known.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict
 
-from django_reliable_jobs.engine import schedule_upkeep, schedules
-from django_reliable_jobs.engine.inspection import as_local
+from django.db import OperationalError, ProgrammingError
+
+from django_reliable_jobs.engine import findings
+from django_reliable_jobs.engine.alerts import Finding
 from django_reliable_jobs.management.jobs.arguments import Options, Verbs, add_verb
-from django_reliable_jobs.management.jobs.report import Report
+from django_reliable_jobs.management.jobs.report import Report, printable
 
-
-@dataclass(frozen=True)
-class Problem:
-    """One thing that is not as it should be: a kind for scripts, and a sentence with the way out."""
-
-    kind: str
-    sentence: str
+WARNING, CRITICAL, UNKNOWN = 1, 2, 3
 
 
 def add_check(verbs: Verbs) -> None:
@@ -24,58 +22,34 @@ def add_check(verbs: Verbs) -> None:
 
 
 def check(using: str, options: Options) -> Report:
-    problems = [problem for probe in PROBES for problem in probe(using)]
+    try:
+        found = findings.find_all(using)
+    except OperationalError as error:
+        return _unanswered(CRITICAL, "critical", f"The database {using!r} did not answer: {str(error).strip()}")
+    except ProgrammingError as error:
+        if getattr(error.__cause__, "sqlstate", None) not in ("42P01", "42703"):  # a table, a column is missing
+            raise
+        missing = str(error).splitlines()[0]
+        return _unanswered(
+            UNKNOWN, "unknown", f"Run manage.py migrate: the database {using!r} is not ready ({missing})."
+        )
+    if not found:
+        return Report({"status": "ok", "problems": []}, ["Nothing needs attention."])
+    is_critical = not findings.is_healthy(found)
     return Report(
-        {"problems": [vars(problem) for problem in problems]},
-        [problem.sentence for problem in problems] or ["Nothing needs attention."],
-        failure=_count(len(problems)) if problems else None,
+        {
+            "status": "critical" if is_critical else "warning",
+            "problems": [{**asdict(each), "severity": each.severity} for each in found],
+        },
+        [_line(each) for each in found],
+        failure="1 thing needs attention." if len(found) == 1 else f"{len(found)} things need attention.",
+        exit_code=CRITICAL if is_critical else WARNING,
     )
 
 
-def _count(problems: int) -> str:
-    return "1 thing needs attention." if problems == 1 else f"{problems} things need attention."
+def _line(finding: Finding) -> str:
+    return printable(f"{finding.severity.upper()} {finding.kind}: {finding.message}")
 
 
-def broken_schedules(using: str) -> list[Problem]:
-    """Return the schedules that can't be decided."""
-    return [
-        Problem(
-            "schedule_broken",
-            f"The schedule {schedule.name} is broken since {as_local(schedule.error_at)}: {schedule.error}",
-        )
-        for schedule in schedules.find_broken(using)
-        if schedule.error_at is not None
-    ]
-
-
-def moved_schedules(using: str) -> list[Problem]:
-    """Return the schedules whose next runs are not those that were planned."""
-    problems = []
-    for moved in schedule_upkeep.find_moved(using):
-        planned = ", ".join(map(as_local, moved.planned)) or "never"
-        now = ", ".join(map(as_local, moved.now)) or "never"
-        problems.append(
-            Problem(
-                "schedule_moved",
-                f"The schedule {moved.name} was to run at {planned}; now it will run at {now}. Its row was changed in"
-                " SQL, or croniter or the time zone database was upgraded.",
-            )
-        )
-    return problems
-
-
-def missing_scheduler(using: str) -> list[Problem]:
-    """Return a problem if a slot is overdue and nobody leads."""
-    overdue = schedules.find_overdue_without_leader(using)
-    if overdue is None:
-        return []
-    return [
-        Problem(
-            "no_scheduler",
-            f"No scheduler is running, and {overdue.name} was due at {as_local(overdue.next_run_at)}."  # type: ignore[arg-type]
-            " Start one: `manage.py runscheduler`, or `runworker --with-scheduler`.",
-        )
-    ]
-
-
-PROBES: list[Callable[[str], list[Problem]]] = [broken_schedules, moved_schedules, missing_scheduler]
+def _unanswered(exit_code: int, status: str, sentence: str) -> Report:
+    return Report({"status": status, "problems": []}, [], failure=sentence, exit_code=exit_code)

@@ -14,11 +14,14 @@ SHORTEST_CELL = 12
 
 @dataclass
 class Report:
-    """One answer in two forms. `failure` says what was asked for and not done; the command then exits with 1."""
+    """One answer in two forms. `failure` says what was asked for and not done; the command then exits with
+    `exit_code`.
+    """
 
     data: dict[str, Any]  # for --json
     lines: list[str] = field(default_factory=list)
     failure: str | None = None
+    exit_code: int = 1
 
     def as_json(self) -> str:
         return json.dumps(self.data, cls=DjangoJSONEncoder, ensure_ascii=False, indent=2)
