@@ -221,7 +221,7 @@ class TestSuspension:
         def flow() -> Any:
             try:
                 return wait_for_event("paid")
-            except BaseException:  # noqa: B036
+            except BaseException:
                 return "swallowed"
 
         job = run(flow)
@@ -234,7 +234,7 @@ class TestSuspension:
         def flow() -> Any:
             try:
                 wait_for_event("paid")
-            except BaseException:  # noqa: B036
+            except BaseException:
                 step("too early", leaves, "too early")
 
         assert run(flow).status == "WAITING"
@@ -249,7 +249,9 @@ class TestSuspension:
         assert row(job).status == "CANCELLED"
 
     def test_a_cancel_that_came_while_it_ran_wins_over_its_wait(self) -> None:
-        job = run(lambda: [lifecycle.cancel("default", [Job.objects.get().pk], reason="no more"), wait_for_event("paid")])
+        job = run(
+            lambda: [lifecycle.cancel("default", [Job.objects.get().pk], reason="no more"), wait_for_event("paid")]
+        )
         assert (job.status, job.reason) == ("CANCELLED", "no more")
 
 

@@ -115,7 +115,9 @@ class TestReplay:
         step_tasks.flow = lambda: step("charge_card", leaves, "charge_card")
         job = go_on(job, 11)
         assert (job.status, job.attempt) == ("SCHEDULED", 0)
-        assert "the step 'charge' is number 1 of its history, and the code asks for the step 'charge_card'" in job.reason
+        assert (
+            "the step 'charge' is number 1 of its history, and the code asks for the step 'charge_card'" in job.reason
+        )
         assert "Living with code changes" in job.reason
         assert "charge_card" in caplog.text
         assert done() == {"charge": 1}
@@ -220,7 +222,8 @@ class TestFailures:
         assert "failed after 1 try" in job.reason
 
     @pytest.mark.parametrize(
-        ("ending", "status"), [("retry", "SCHEDULED"), ("snooze", "SCHEDULED"), ("cancel", "CANCELLED"), ("fail", "DEAD")]
+        ("ending", "status"),
+        [("retry", "SCHEDULED"), ("snooze", "SCHEDULED"), ("cancel", "CANCELLED"), ("fail", "DEAD")],
     )
     def test_an_ending_raised_in_a_step_is_that_of_the_job_and_keeps_nothing(self, ending: str, status: str) -> None:
         job = run(lambda: step("step", raises_ending, ending))
@@ -276,7 +279,9 @@ class TestAtomicSteps:
 
 
 class TestPlace:
-    @pytest.mark.parametrize("ask", [lambda: step("a", leaves, "a"), lambda: sleep("a", 5), lambda: wait_for_event("a")])
+    @pytest.mark.parametrize(
+        "ask", [lambda: step("a", leaves, "a"), lambda: sleep("a", 5), lambda: wait_for_event("a")]
+    )
     def test_inside_a_transaction_it_raises_and_says_where_to_go(self, ask: Callable[[], Any]) -> None:
         def flow() -> None:
             with transaction.atomic():
@@ -288,7 +293,9 @@ class TestPlace:
         assert "move it out of `atomic()`" in job.reason
         assert done() == {}
 
-    @pytest.mark.parametrize("ask", [lambda: step("a", leaves, "a"), lambda: sleep("a", 5), lambda: wait_for_event("a")])
+    @pytest.mark.parametrize(
+        "ask", [lambda: step("a", leaves, "a"), lambda: sleep("a", 5), lambda: wait_for_event("a")]
+    )
     def test_in_an_atomic_task_it_raises_and_says_so(self, ask: Callable[[], Any]) -> None:
         job = run(ask, step_tasks.follows_atomically)
         assert job.status == "SCHEDULED" or job.status == "DEAD"
@@ -318,7 +325,9 @@ class TestPlace:
         refused("max_attempts is a whole number", lambda: step("a", leaves, "a", max_attempts=tries))
 
     def test_undo_is_a_function_that_can_be_found_again(self) -> None:
-        refused("undo is a function at the top of a module", lambda: step("a", leaves, "a", undo=lambda result, name: 0))
+        refused(
+            "undo is a function at the top of a module", lambda: step("a", leaves, "a", undo=lambda result, name: 0)
+        )
 
     def test_arguments_of_a_step_with_undo_are_json(self) -> None:
         refused("the arguments of a step with undo", lambda: step("a", leaves, "a", {1}, undo=leaves))
@@ -356,5 +365,3 @@ def test_a_job_that_may_start_once_may_be_put_off_by_its_steps() -> None:
     job = run(flow, step_tasks.follows_once)
     go_on(job, 61)
     assert go_on(job, 72).result == 1
-
-
