@@ -10,7 +10,8 @@ Who writes a job's status, and nothing else does:
                  nothing -> SCHEDULED, READY        (and SCHEDULED/READY -> SCHEDULED: a postponed duplicate)
     maintenance  SCHEDULED -> READY                 when due
     claim        READY -> RUNNING
-    lifecycle    RUNNING -> anything; SCHEDULED, READY, WAITING -> CANCELLED; ended -> READY (revive)
+    lifecycle    RUNNING -> anything; SCHEDULED, READY, WAITING -> CANCELLED
+    revival      ended, SCHEDULED -> READY          when a person asks
     atomic       RUNNING -> SUCCEEDED, with the task's own writes
 
 Every write for an attempt names the token of its claim. Zero rows: the attempt was replaced, or somebody holds the row

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db import IntegrityError, connections, transaction
+from django.db import transaction
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.arguments import load
@@ -41,9 +41,9 @@ class Outcome:
     error_message: str = ""
     traceback: str = ""
     is_recorded: bool = False  # in the transaction of the task itself
-
-
     has_begun: bool = False  # without an attempt's row: it waits, or a step of it is put off
+
+
 class Ending(NamedTuple):
     """An outcome and the claim that it belongs to. Ages are seconds before now, from a monotonic clock."""
 
@@ -149,21 +149,6 @@ SELECT id, %(reason)s FROM django_reliable_jobs_job
     ON CONFLICT (job_id) DO NOTHING RETURNING job_id
 """
 
-REVIVE = f"""
-WITH mine AS MATERIALIZED (
-    SELECT id FROM django_reliable_jobs_job
-     WHERE id = ANY(%(ids)s::bigint[]) AND status IN ('SUCCEEDED', 'DEAD', 'CANCELLED', 'SCHEDULED')
-     ORDER BY id FOR NO KEY UPDATE
-), withdrawn AS (
-    DELETE FROM django_reliable_jobs_cancelrequest WHERE job_id IN (SELECT id FROM mine)
-)
-UPDATE django_reliable_jobs_job job
-   SET status = 'READY', run_after = {_NOW}, finished_at = NULL, result = NULL, reason = NULL, losses = 0,
-       attempt = CASE WHEN job.status = 'SCHEDULED' THEN job.attempt ELSE 0 END, expires_at = NULL, start_before = NULL
-  FROM mine WHERE job.id = mine.id
-RETURNING job.id, {notify_idle("job.queue_name")}
-"""
-
 
 def succeed_parameters(endings: Sequence[Ending]) -> dict[str, Any]:
     """Return what SUCCEED is executed with."""
@@ -192,10 +177,10 @@ def end(using: str, endings: Sequence[Ending], *, worker: str) -> set[int]:
         cursor.execute(END, _end_parameters(mine, worker))
         statuses = {job_id: status for job_id, status, _ in cursor.fetchall()}
         _ended(using, {job_id: (status, *locked[job_id]) for job_id, status in statuses.items()})
-    return set(statuses)
-
     if waiting := [job_id for job_id, status in statuses.items() if status == Job.Status.WAITING]:
         waits.wake_these(using, waiting)
+    return set(statuses)
+
 
 def _end_parameters(endings: Sequence[Ending], worker: str) -> dict[str, Any]:
     outcomes = [each.outcome for each in endings]
@@ -241,7 +226,7 @@ def sort_out(using: str, endings: Iterable[Ending]) -> tuple[list[Ending], list[
     job is somebody else's, or gone.
     """
     endings = list(endings)
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(SORT_OUT, {"ids": [e.job_id for e in endings], "tokens": [e.token for e in endings]})
         status_of = dict(cursor.fetchall())
     held = [each for each in endings if status_of.get(each.token) == Job.Status.RUNNING]
@@ -268,36 +253,3 @@ def cancel(using: str, job_ids: Sequence[int], *, reason: str) -> Cancelled:
         cancelled = [job_id for (job_id,) in cursor.fetchall()]
         cursor.execute(ASK_TO_CANCEL, parameters)
         return Cancelled(cancelled, [job_id for (job_id,) in cursor.fetchall()])
-
-
-@dataclass(frozen=True)
-class Revived:
-    """What `revive` did, as job ids."""
-
-    revived: list[int]
-    has_live_duplicate: list[int]  # a live job holds its unique key
-
-
-def revive(using: str, job_ids: Sequence[int]) -> Revived:
-    """Make ended jobs READY again, with all their attempts; a retry that waits becomes due now. Others stay as they
-    are.
-    """
-    revived: list[int] = []
-    duplicates: list[int] = []
-    with short_transaction(using) as cursor:
-        cursor.execute(
-            "SELECT id FROM django_reliable_jobs_job WHERE id = ANY(%s) AND unique_hash IS NOT NULL",
-            [list(job_ids)],
-        )
-        with_key = {job_id for (job_id,) in cursor.fetchall()}
-        for group in [
-            [each for each in job_ids if each not in with_key],
-            *([each] for each in sorted(with_key)),
-        ]:
-            try:
-                with transaction.atomic(using=using):
-                    cursor.execute(REVIVE, {"ids": sorted(group), "moment": clock.moment()})
-                    revived += [row[0] for row in cursor.fetchall()]
-            except IntegrityError:
-                duplicates += group
-    return Revived(revived, duplicates)

@@ -12,14 +12,14 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, NamedTuple
 
-from django.db import IntegrityError, connections
+from django.db import IntegrityError
 from django.db.backends.utils import CursorWrapper
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine import isolation, lifecycle, successes
+from django_reliable_jobs.engine import isolation, lifecycle, references, successes
 from django_reliable_jobs.engine.lifecycle import Ending, Outcome
-from django_reliable_jobs.engine.transaction import short_transaction
+from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.engine.wakeup import notify_idle
 from django_reliable_jobs.models import Attempt, Job
 
@@ -124,16 +124,18 @@ DELETE_OLD_JOBS = """attempts AS (
     DELETE FROM django_reliable_jobs_attempt WHERE job_id IN (SELECT id FROM old)
 ), checkpoints AS (
     DELETE FROM django_reliable_jobs_checkpoint WHERE job_id IN (SELECT id FROM old)
+), progress AS (
+    DELETE FROM django_reliable_jobs_progress WHERE job_id IN (SELECT id FROM old)
 ), requests AS (
     DELETE FROM django_reliable_jobs_cancelrequest WHERE job_id IN (SELECT id FROM old)
-)"""
-
 ), waits AS (
     DELETE FROM django_reliable_jobs_wait WHERE job_id IN (SELECT id FROM old)
+)"""
+
 PRUNE = f"""
 WITH old AS MATERIALIZED (
-    SELECT id FROM django_reliable_jobs_job
-     WHERE status = %(status)s AND finished_at IS NOT NULL AND finished_at < {_NOW} - %(age)s::interval
+    SELECT id FROM django_reliable_jobs_job job
+     WHERE status = %(status)s AND finished_at IS NOT NULL AND finished_at < {_NOW} - %(age)s::interval AND {{is_free}}
      ORDER BY finished_at LIMIT %(batch)s FOR UPDATE SKIP LOCKED
 ), {DELETE_OLD_JOBS}
 DELETE FROM django_reliable_jobs_job WHERE id IN (SELECT id FROM old)
@@ -142,7 +144,7 @@ DELETE FROM django_reliable_jobs_job WHERE id IN (SELECT id FROM old)
 
 def promote(using: str) -> int:
     """Make due scheduled jobs READY, oldest first, at most one batch; return how many."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(PROMOTE, {"moment": clock.moment(), "batch": BATCH})
         return sum(jobs for jobs, _ in cursor.fetchall())
 
@@ -170,7 +172,7 @@ def rescue(using: str, *, uniform: Callable[[], float] = random.random) -> int:
 
 def _is_any_expired(using: str, seen: list[int]) -> bool:
     """Look before a transaction is opened: nearly always there is nothing to rescue."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(IS_ANY_EXPIRED, {"seen": seen})
         return bool(cursor.fetchone()[0])
 
@@ -265,24 +267,30 @@ def resume_queues(using: str) -> int:
 
 
 def prune(using: str, *, batches: int | None = None) -> int:
-    """Delete ended jobs older than RETENTION with all that belongs to them, in batches; return how many jobs."""
-    deleted = 0
+    """Delete ended jobs older than RETENTION with all that belongs to them, in batches; return how many jobs.
+
+    A job to which a row of the project refers is kept, and told of.
+    """
+    deleted, found = 0, references.find(using)
+    statement = PRUNE.format(is_free=references.is_free(found))
+    successes.note(using)
     for status in Job.ENDED:
         age = settings.retention_of(status)
-    successes.note(using)
         count, left = BATCH, batches
         while age is not None and count == BATCH and left != 0:
             try:
-                count = _execute(using, PRUNE, status=status.value, age=age, batch=BATCH)
+                count = _execute(using, statement, status=status.value, age=age, batch=BATCH)
             except IntegrityError as error:
                 logger.error("ended jobs (%s) can't be deleted, the project's rows refer to one: %s", status, error)
                 break
             deleted += count
             left = None if left is None else left - 1
+        if age is not None:
+            references.report_kept(using, found, status.value, age)
     return deleted
 
 
 def _execute(using: str, statement: str, **parameters: Any) -> int:
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(statement, {"moment": clock.moment(), **parameters})
         return int(cursor.rowcount)

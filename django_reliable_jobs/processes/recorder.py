@@ -144,7 +144,7 @@ class Recorder:
     def record_others(self, *, about_to_wait: Callable[[], None] = lambda: None) -> None:
         """Record every ending that is not a success, and before it how far each ended job had come.
 
-        `about_to_wait` is called first, if there is one.
+        `about_to_wait` is called first, if there is an ending.
         """
         now = time.monotonic()
         if self._told:

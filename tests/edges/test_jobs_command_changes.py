@@ -9,12 +9,12 @@ from django.core.management.base import CommandError
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from django_reliable_jobs.engine import lifecycle
+from django_reliable_jobs.engine import lifecycle, revival
 from django_reliable_jobs.management.jobs import changing
 from django_reliable_jobs.models import CancelRequest, Job, Queue
-from django_reliable_jobs.testing import run_jobs
 from tests import tasks
 from tests.edges.jobs_command import Terminal, failing, jobs, jobs_json
+from tests.recorded import run_jobs
 from tests.states import a_dead_job, a_finished_job, a_running_job, status_of
 
 pytestmark = pytest.mark.django_db
@@ -60,12 +60,12 @@ class TestRetry:
         Job.objects.filter(pk=holder.pk).update(status="DEAD", finished_at=Now())
         tasks.unique.enqueue("key")
 
-        def revive_after_somebody_else(using: str, ids: list[int]) -> lifecycle.Revived:
+        def revive_after_somebody_else(using: str, ids: list[int], *, from_start: bool) -> revival.Revived:
             monkeypatch.undo()
-            lifecycle.revive(using, [second.pk])
-            return lifecycle.revive(using, ids)
+            revival.revive(using, [second.pk])
+            return revival.revive(using, ids)
 
-        monkeypatch.setattr(lifecycle, "revive", revive_after_somebody_else)
+        monkeypatch.setattr(revival, "revive", revive_after_somebody_else)
         assert jobs_json("retry", "--status", "DEAD", "--yes") == {"retried": 1, "live_duplicate": 1, "moved_on": 1}
         assert status_of(first) == "READY"
 
@@ -73,15 +73,15 @@ class TestRetry:
         monkeypatch.setattr(changing, "BATCH", 1)
         for _ in range(3):
             a_dead_job()
-        revive = lifecycle.revive
+        revive = revival.revive
 
-        def revive_and_die(using: str, ids: list[int]) -> lifecycle.Revived:
+        def revive_and_die(using: str, ids: list[int], *, from_start: bool) -> revival.Revived:
             done = revive(using, ids)
             Job.objects.filter(pk__in=ids).update(status="DEAD", finished_at=Now())
             a_dead_job()
             return done
 
-        monkeypatch.setattr(lifecycle, "revive", revive_and_die)
+        monkeypatch.setattr(revival, "revive", revive_and_die)
         assert jobs_json("retry", "--status", "DEAD", "--yes")["retried"] == 3
 
     def test_without_yes_nobody_to_ask_means_no_change(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,6 +100,24 @@ class TestRetry:
         else:
             jobs("retry", "--status", "DEAD")
         assert status_of(job) == status
+
+    def test_from_start_begins_a_new_run(self) -> None:
+        dead, waiting = a_dead_job(), tasks.fails.enqueue()
+        run_jobs()
+        Job.objects.filter(pk=dead.pk).update(attempt=3, claims=3)
+        jobs("retry", dead.pk, waiting.pk, "--from-start")
+        for job in (dead, waiting):
+            job.refresh_from_db()
+            assert (job.status, job.run, job.attempt) == ("READY", 2, 0)
+        Job.objects.update(status="DEAD", finished_at=Now())
+        jobs("retry", "--status", "DEAD", "--yes", "--from-start")
+        assert {job.run for job in Job.objects.all()} == {3}
+
+    def test_otherwise_the_run_goes_on(self) -> None:
+        job = a_dead_job()
+        jobs("retry", job.pk)
+        job.refresh_from_db()
+        assert (job.status, job.run) == ("READY", 1)
 
     def test_the_succeeded_are_not_retried_in_bulk(self) -> None:
         with pytest.raises(CommandError, match="invalid choice: 'SUCCEEDED'"):

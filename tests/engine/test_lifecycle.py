@@ -14,10 +14,9 @@ from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.lifecycle import Ending, Outcome
 from django_reliable_jobs.exceptions import LeaseLost
 from django_reliable_jobs.models import Attempt, CancelRequest, Job
-from django_reliable_jobs.testing import run_jobs
 from tests import tasks
 from tests.claims import DEATH, RELEASE, RETRY, SNOOZE, SUCCESS, claim, claim_one_as, end, replace, row, succeed
-from tests.factories import CancelledJobFactory, DeadJobFactory, RunningJobFactory, SucceededJobFactory
+from tests.factories import SucceededJobFactory
 from tests.models import Effect
 from tests.states import a_worker
 
@@ -224,25 +223,3 @@ def test_a_request_without_a_reason_is_told_as_such() -> None:
     lifecycle.cancel("default", [job.id, waiting.pk], reason="")
     assert end(job, RETRY)
     assert row(job).reason == row(waiting).reason == "cancelled on request"
-
-
-def test_ended_jobs_start_over_with_all_their_attempts() -> None:
-    jobs = [DeadJobFactory(), CancelledJobFactory(), SucceededJobFactory(result=1)]
-    running = RunningJobFactory()
-    done = lifecycle.revive("default", [each.pk for each in [*jobs, running]])
-    assert sorted(done.revived) == sorted(each.pk for each in jobs)
-    for job in jobs:
-        assert state(job) == ("READY", 0, 0, None, None)
-        assert row(job).finished_at is None
-    assert row(running).status == "RUNNING"
-    assert len(run_jobs()) == 3
-
-
-def test_a_revived_job_is_not_cancelled_by_an_old_request() -> None:
-    job = a_claimed_job()
-    lifecycle.cancel("default", [job.id], reason="old")
-    Job.objects.filter(pk=job.id).update(status="DEAD", finished_at=timezone.now())
-    assert lifecycle.revive("default", [job.id]).revived == [job.id]
-    assert not CancelRequest.objects.exists()
-    assert len(run_jobs()) == 1
-    assert row(job).status == "SUCCEEDED"

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from django_reliable_jobs.engine import lifecycle, maintenance
 from django_reliable_jobs.engine.claim import ClaimedJob
-from django_reliable_jobs.models import Attempt, CancelRequest, Checkpoint, Job, Queue, Worker
+from django_reliable_jobs.models import Attempt, CancelRequest, Checkpoint, Job, Progress, Queue, Worker
 from django_reliable_jobs.testing import run_jobs
 from tests import tasks
 from tests.bad_rows import refused_row
@@ -242,11 +242,13 @@ def test_old_ended_jobs_are_pruned_with_all_that_belongs_to_them() -> None:
             job=job, number=1, claim=1, outcome="failed", started_at=old, finished_at=old, worker="host:1"
         )
         Checkpoint.objects.create(job=job, run=1, name="cursor", value=1, token=1, saved_at=old)
+        Progress.objects.create(token=job.pk, job=job, run=1, claim=1, done=1, told_at=old)
         CancelRequestFactory(job=job)
     assert maintenance.prune("default") == 2
     assert set(Job.objects.all()) == set(kept)
     assert set(Attempt.objects.values_list("job_id", flat=True)) == {kept[1].pk}
     assert not Checkpoint.objects.exists()
+    assert not Progress.objects.exists()
     assert not CancelRequest.objects.exists()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_reliable_jobs.engine import atomic, claim, exchange, heartbeat, inspection, lifecycle, maintenance
+from django_reliable_jobs.engine import atomic, claim, exchange, heartbeat, inspection, lifecycle, maintenance, revival
 from django_reliable_jobs.engine.claim import Arm
 from django_reliable_jobs.engine.lifecycle import Ending, Outcome
 from django_reliable_jobs.models import Job, Worker
@@ -117,7 +117,7 @@ def cancel(status: str) -> Action:
 
 def revive() -> Action:
     ids = ids_of("DEAD")
-    return lambda: lifecycle.revive("default", ids)
+    return lambda: revival.revive("default", ids)
 
 
 def honour_cancel_requests() -> Action:

@@ -15,12 +15,12 @@ from django_reliable_jobs.context import StopFlag
 from django_reliable_jobs.engine.transaction import around, open_blocks
 from django_reliable_jobs.exceptions import InvalidBatches, InvalidCheckpoint, LeaseLost, Stopping
 from django_reliable_jobs.models import Checkpoint, Job, Progress
-from django_reliable_jobs.testing import run_jobs
 from tests import batch_tasks, tasks
 from tests.batch_tasks import numbers
 from tests.claims import RETRY, claim_one_as, end, replace
 from tests.items import a_context, context_of, gone_through, some_items, state
 from tests.models import Effect, Item
+from tests.recorded import run_jobs
 
 pytestmark = pytest.mark.django_db
 

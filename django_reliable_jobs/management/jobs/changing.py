@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from django.core.management.base import CommandError
 
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine import inspection, lifecycle, maintenance
+from django_reliable_jobs.engine import inspection, lifecycle, maintenance, revival
 from django_reliable_jobs.management.jobs.arguments import Options, Verbs, add_filters, add_verb, job_id
 from django_reliable_jobs.management.jobs.report import Report
 from django_reliable_jobs.models import Job
@@ -30,6 +30,9 @@ def add_retry(verbs: Verbs) -> None:
         "Make ended jobs ready again, with all their attempts; a retry that waits becomes due now.",
     )
     _add_choice(parser, _RETRIED)
+    parser.add_argument(
+        "--from-start", action="store_true", help="begin a new run: leave checkpoints and results of steps behind"
+    )
 
 
 def add_cancel(verbs: Verbs) -> None:
@@ -44,10 +47,10 @@ def add_prune(verbs: Verbs) -> None:
 
 def retry(using: str, options: Options) -> Report:
     if options["ids"]:
-        return _retry_named(using, _named(options))
+        return _retry_named(using, _named(options), from_start=options["from_start"])
     counts: Counter[str] = Counter(retried=0, live_duplicate=0, moved_on=0)
     for ids in _chosen(using, options, "retry"):
-        done = lifecycle.revive(using, ids)
+        done = revival.revive(using, ids, from_start=options["from_start"])
         retried, duplicates = len(done.revived), len(done.has_live_duplicate)
         counts.update(retried=retried, live_duplicate=duplicates, moved_on=len(ids) - retried - duplicates)
     return Report(dict(counts), _sentences(counts, _RETRY_SENTENCES))
@@ -85,8 +88,8 @@ _CANCEL_SENTENCES = {
 }
 
 
-def _retry_named(using: str, ids: list[int]) -> Report:
-    done = lifecycle.revive(using, ids)
+def _retry_named(using: str, ids: list[int], *, from_start: bool) -> Report:
+    done = revival.revive(using, ids, from_start=from_start)
     left = set(ids) - {*done.revived, *done.has_live_duplicate}
     statuses = inspection.find_statuses(using, left)
     unknown = sorted(left - set(statuses))

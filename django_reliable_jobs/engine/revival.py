@@ -1,0 +1,69 @@
+"""Ended jobs begin again, because a person wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db import IntegrityError, transaction
+
+from django_reliable_jobs import clock
+from django_reliable_jobs.engine.transaction import short_transaction
+from django_reliable_jobs.engine.wakeup import notify_idle
+
+_NOW = "coalesce(%(moment)s::timestamptz, clock_timestamp())"
+
+# A job that has succeeded has nothing left to go on with: it begins a new run in any case.
+_IS_NEW_RUN = "(%(from_start)s OR job.status = 'SUCCEEDED')"
+
+REVIVE = f"""
+WITH mine AS MATERIALIZED (
+    SELECT id FROM django_reliable_jobs_job
+     WHERE id = ANY(%(ids)s::bigint[]) AND status IN ('SUCCEEDED', 'DEAD', 'CANCELLED', 'SCHEDULED')
+     ORDER BY id FOR NO KEY UPDATE
+), withdrawn AS (
+    DELETE FROM django_reliable_jobs_cancelrequest WHERE job_id IN (SELECT id FROM mine)
+)
+UPDATE django_reliable_jobs_job job
+   SET status = 'READY', run_after = {_NOW}, finished_at = NULL, result = NULL, reason = NULL, losses = 0,
+       attempt = CASE WHEN job.status = 'SCHEDULED' AND NOT {_IS_NEW_RUN} THEN job.attempt ELSE 0 END,
+       run = job.run + CASE WHEN {_IS_NEW_RUN} THEN 1 ELSE 0 END, expires_at = NULL, start_before = NULL
+  FROM mine WHERE job.id = mine.id
+RETURNING job.id, {notify_idle("job.queue_name")}
+"""
+
+
+@dataclass(frozen=True)
+class Revived:
+    """What `revive` did, as job ids."""
+
+    revived: list[int]
+    has_live_duplicate: list[int]  # a live job holds its unique key
+
+
+def revive(using: str, job_ids: Sequence[int], *, from_start: bool = False) -> Revived:
+    """Make ended jobs READY again, with all their attempts; a retry that waits becomes due now. Others stay as they
+    are.
+
+    They go on from their checkpoints. `from_start`, and for those that have succeeded: a new run begins, in which no
+    checkpoint, step or idempotency key of an earlier one answers.
+    """
+    revived: list[int] = []
+    duplicates: list[int] = []
+    with short_transaction(using) as cursor:
+        cursor.execute(
+            "SELECT id FROM django_reliable_jobs_job WHERE id = ANY(%s) AND unique_hash IS NOT NULL",
+            [list(job_ids)],
+        )
+        with_key = {job_id for (job_id,) in cursor.fetchall()}
+        for group in [
+            [each for each in job_ids if each not in with_key],
+            *([each] for each in sorted(with_key)),
+        ]:
+            try:
+                with transaction.atomic(using=using):
+                    cursor.execute(REVIVE, {"ids": sorted(group), "moment": clock.moment(), "from_start": from_start})
+                    revived += [row[0] for row in cursor.fetchall()]
+            except IntegrityError:
+                duplicates += group
+    return Revived(revived, duplicates)
