@@ -174,7 +174,8 @@ def run_now(using: str, schedule_id: int) -> Job:
 
 def delete(using: str, schedule_ids: Sequence[int]) -> None:
     """Delete schedules with the record of their slots; their jobs stay."""
-    with engine_cursor(using) as cursor:
+    # In a statement after the locks, that sees the slots which a tick had in hand.
+    with _locked(using, schedule_ids, may_miss=True), engine_cursor(using) as cursor:
         cursor.execute(DELETE, {"ids": sorted(schedule_ids)})
 
 
@@ -211,6 +212,9 @@ def _change(using: str, schedule: Schedule, changes: Mapping[str, Any]) -> None:
             _update(using, schedule, name=name, **columns)
     except IntegrityError as error:
         raise InvalidSchedule("name", f"there is a schedule {name!r} already") from error
+    if before["overlap"] == Schedule.Overlap.ALLOW and schedule.serial_key is not None:
+        with engine_cursor(using) as cursor:
+            cursor.execute(JOIN_THE_LINE, {"id": schedule.pk, "key": schedule.serial_key})
 
 
 def _end_pause(using: str, schedule: Schedule, moment: datetime) -> bool:

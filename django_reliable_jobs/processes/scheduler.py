@@ -49,6 +49,8 @@ class Scheduler:
         self.turns = 0
         self._candidate = Candidate(name=OFFICE, identity=self.identity)
         self._stood_at = 0.0
+        self._failed_ticks = 0
+        self._stands_from = 0.0
         self._inbox: SimpleQueue[str] = SimpleQueue()
         self._is_stopping = False
         self._exit_code = 0
@@ -131,16 +133,34 @@ class Scheduler:
     def _turn(self) -> float:
         """Stand or renew when it is time, tick while something is due; return the seconds until the next turn."""
         self.turns += 1
-        if not self.is_leader or time.monotonic() - self._stood_at >= settings.LEADER_SECONDS / 3:
+        is_due = time.monotonic() - self._stood_at >= settings.LEADER_SECONDS / 3
+        if (not self.is_leader or is_due) and time.monotonic() >= self._stands_from:
             self._stand()
         if not self.is_leader:
             return STANDBY_SECONDS
-        done = tick.tick(self.using)
+        done = self._tick()
         if done.due:
             return 0.0  # there may be more, and renewal may be due
         due = tick.seconds_until_due(self.using)
         renewal = self._stood_at + settings.LEADER_SECONDS / 3 - time.monotonic()
         return max(min(renewal, settings.POLL_SECONDS, due if due is not None else renewal), 0.0)
+
+    def _tick(self) -> tick.Tick:
+        try:
+            done = tick.tick(self.using)
+        except DatabaseError:
+            self._failed_ticks += 1
+            if self._failed_ticks > 1:
+                self._give_way()
+            raise
+        self._failed_ticks = 0
+        return done
+
+    def _give_way(self) -> None:
+        """Let another lead for a while: it can renew its term, but not decide slots; it may lack rights, or room."""
+        logger.error("scheduler %s can't decide slots; it gives way to others, if there are", self.identity)
+        self._stands_from = time.monotonic() + settings.LEADER_SECONDS
+        self._resign()
 
     def _stand(self) -> None:
         was_leader, stood_at = self._candidate.term is not None, time.monotonic()

@@ -149,6 +149,25 @@ def test_a_tick_passes_over_a_schedule_that_is_being_edited() -> None:
     assert slots_of(schedule) == {}
 
 
+def test_a_deletion_waits_for_the_tick_and_takes_its_slots_along() -> None:
+    schedule = a_schedule(catch_up="all")
+
+    def tick_at_two() -> int:
+        with at(on(2, 2)):
+            return len(engine_tick.tick("default").jobs)
+
+    with on_stage("scheduler", "operator") as (scheduler, operator):
+        scheduler.begins()
+        assert scheduler.does(tick_at_two) == 2
+        deletion = operator.starts(schedules.delete, "default", [schedule.pk])
+        wait_until_blocked(operator)
+        scheduler.commits()
+        deletion.result(timeout=20)
+    assert not Schedule.objects.exists()
+    assert slots_of(schedule) == {}
+    assert Job.objects.filter(schedule_id=schedule.pk).count() == 2
+
+
 def test_two_backfills_at_once_make_each_job_once() -> None:
     schedule = a_schedule()
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, ProgrammingError
 
-from django_reliable_jobs.engine import tick
-from django_reliable_jobs.models import Leader, Schedule
+from django_reliable_jobs.engine import schedules, tick
+from django_reliable_jobs.models import Leader, Schedule, Slot
 from django_reliable_jobs.processes import upkeep
 from django_reliable_jobs.processes.scheduler import Scheduler
 from django_reliable_jobs.processes.upkeep import Watchdog
+from django_reliable_jobs.recurrence import Every
+from django_reliable_jobs.schedule_options import ScheduleOptions
+from tests.actors import wait_for
+from tests.workers import WorkerProcess
 
 
 def watching(scheduler: Any, stuck: list[str]) -> Watchdog:
@@ -73,3 +79,32 @@ def test_a_database_that_does_not_answer_is_tried_again_and_the_term_is_given_up
     assert scheduler.run() == 0
     assert calls == 2
     assert Leader.objects.get().term == 2, "it led anew after the fault"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_leader_that_can_not_decide_slots_gives_way_to_one_that_can(
+    monkeypatch: pytest.MonkeyPatch, start_worker: Callable[..., WorkerProcess]
+) -> None:
+    Schedule.objects.all().delete()
+    refused = threading.Event()
+
+    def refuse(using: str) -> None:
+        refused.set()
+        raise ProgrammingError("permission denied for table django_reliable_jobs_slot")
+
+    monkeypatch.setattr(tick, "tick", refuse)
+    disabled = Scheduler(using="default")
+    ended: list[int] = []
+    disabled.start(ended.append)
+    try:
+        wait_for(refused.is_set, what="the first to lead")
+        other = start_worker(command="runscheduler", ready=False)
+        schedule = schedules.create(
+            "default", name="s", task="tests.tasks.nothing", options=ScheduleOptions(recurrence=Every(seconds=1))
+        )
+        wait_for(lambda: Slot.objects.filter(schedule_id=schedule.pk).exists(), timeout=20, what="a slot")
+        assert Leader.objects.get().pid == other.pid
+    finally:
+        disabled.request_stop()
+        disabled.join(timeout=10)
+    assert ended == [0]
