@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import logging
+import sys
+from contextlib import suppress
 from typing import Any
 
 from django.apps import AppConfig
+from django.conf import settings
 from django.db import ProgrammingError, connections
 from django.db.models.signals import post_migrate
+from django.utils.module_loading import import_string
 from django.utils.translation import gettext_lazy as _
 
 logger = logging.getLogger("django_reliable_jobs")
@@ -21,7 +25,23 @@ class ReliableJobsConfig(AppConfig):
 
         checks.register()
         discovery.autodiscover()
+        meet_task_backends()
         post_migrate.connect(follow_declared_schedules, sender=self)
+
+
+def meet_task_backends() -> None:
+    """Import the backends of Django's Tasks framework: what checks them, and what finds the tasks of ours, comes along.
+
+    A worker would otherwise learn of ours with the first Task that it imports. One that can't be imported is reported
+    by the framework's own check.
+    """
+    for parameters in getattr(settings, "TASKS", {}).values():
+        with suppress(ImportError):
+            import_string(parameters.get("BACKEND", ""))
+    if "django_reliable_jobs.backend" in sys.modules:
+        from django_reliable_jobs.backend import reliable
+
+        reliable.adopt_seen()
 
 
 def follow_declared_schedules(using: str, **_: Any) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from django_reliable_jobs import declaration, limits
-from django_reliable_jobs.exceptions import InvalidArguments, InvalidTask, UnknownTask
+from django_reliable_jobs.exceptions import InvalidTask, UnknownTask
 from django_reliable_jobs.limits import Concurrency, Rate
+from django_reliable_jobs.placement import Placement as Placement
 from django_reliable_jobs.retry import DEFAULT_POLICY, RetryPolicy
 from django_reliable_jobs.task_options import DEFAULTS, Choices, OnDuplicate, Options, UniqueKey
 
@@ -46,9 +47,9 @@ class Task(Generic[P, R]):
     rate_limit: Rate | None = None
     expires: timedelta | None = None
     on_dead: Task[..., Any] | str | None = None
-    takes_context: bool = False
     alert_after: timedelta | None = None
     sensitive: frozenset[str] = frozenset()
+    takes_context: bool = False
     aliases: tuple[str, ...] = ()
     signature: inspect.Signature = field(repr=False)
     # Told the claimed job and the outcome of each of its attempts, on the job's thread, before that is recorded.
@@ -105,44 +106,9 @@ class Task(Generic[P, R]):
         """
         return Placement(task=self).enqueue_many(calls)
 
-
-@dataclass(frozen=True, kw_only=True)
-class Placement(Generic[P, R]):
-    """A task and the choices for jobs about to be enqueued, made by `Task.using()`."""
-
-    task: Task[P, R]
-    queue_name: str | None = None
-    priority: int | None = None
-    run_after: datetime | timedelta | None = None
-    unique_key: str | None = None
-    database: str | None = None
-
-    def using(self, **choices: Unpack[Choices]) -> Placement[P, R]:
-        """Return this placement with the given choices replaced. See `Task.using`."""
-        declaration.check_choices(self.task.name, choices)
-        if choices.get("database") is not None:
-            _check_database(self.task.name, choices["database"])
-        return replace(self, **{name: value for name, value in choices.items() if value is not None})  # type: ignore[arg-type]
-
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
-        """See `Task.enqueue`."""
-        from django_reliable_jobs.engine import enqueue
-
-        return enqueue.enqueue(self, args, kwargs)
-
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
-        """See `Task.aenqueue`."""
-        from asgiref.sync import sync_to_async
-
-        return await sync_to_async(self.enqueue)(*args, **kwargs)
-
-    def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
-        """See `Task.enqueue_many`."""
-        from django_reliable_jobs.engine import enqueue
-    - `alert_after` (seconds or timedelta): an alert is raised when no job of the task has succeeded for so long;
-      `sensitive` names the arguments whose values are shown nowhere.
-
-        return enqueue.enqueue_many(self, calls)
+    async def aenqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
+        """Do what `enqueue_many` does, from a coroutine."""
+        return await Placement(task=self).aenqueue_many(calls)
 
 
 @overload
@@ -173,6 +139,8 @@ def task(function: Any = None, /, **options: Any) -> Any:
     - `concurrency` is how many of its jobs run at once in the whole fleet, `rate_limit` ("10/s", "600/m", "1000/h") how
       many start; Concurrency and Rate say it per argument, or together with other tasks. What is over a limit waits and
       uses no attempt.
+    - `alert_after` (seconds or timedelta): an alert is raised when no job of the task has succeeded for so long;
+      `sensitive` names the arguments whose values are shown nowhere.
     - `takes_context` passes the job's context as the first argument.
 
     Raises InvalidTask, which names what can't hold and the accepted forms.
@@ -181,8 +149,6 @@ def task(function: Any = None, /, **options: Any) -> Any:
         return declare(function, **options)
     return lambda decorated: declare(decorated, **options)
 
-        alert_after=check.span("alert_after", given["alert_after"]),
-        sensitive=check.sensitive(given["sensitive"], signature),
 
 def declare(function: Callable[..., R], *, takes_context: bool = False, **options: Unpack[Options]) -> Task[..., R]:
     """Check a declaration, register it and return the Task. `task` is its decorator form."""
@@ -215,6 +181,8 @@ def build(function: Callable[..., R], *, takes_context: bool = False, **options:
         rate_limit=limits.checked_rate(name, given["rate_limit"], signature),
         expires=check.span("expires", given["expires"]),
         on_dead=check.on_dead(given["on_dead"]),
+        alert_after=check.span("alert_after", given["alert_after"]),
+        sensitive=check.sensitive(given["sensitive"], signature),
         takes_context=check.flag("takes_context", takes_context),
         aliases=check.aliases(given["aliases"]),
     )
@@ -242,16 +210,6 @@ def _place(declared: Task[..., Any]) -> str:
 def _find_again(module: str, name: str) -> Task[..., Any]:
     importlib.import_module(module)
     return get(name)
-
-
-def _check_database(task: str, alias: Any) -> None:
-    from django.db import connections
-
-    if alias not in connections.settings:
-        known = ", ".join(map(repr, connections.settings))
-        raise InvalidArguments(f"{task}: database must be one of {known}, not {alias!r}")
-    if (vendor := connections[alias].vendor) != "postgresql":
-        raise InvalidArguments(f"{task}: jobs need PostgreSQL, but the database {alias!r} is {vendor}")
 
 
 def withdraw(name: str) -> None:

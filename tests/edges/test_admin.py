@@ -17,8 +17,8 @@ from django_reliable_jobs.admin import read_only
 from django_reliable_jobs.engine import queues
 from django_reliable_jobs.engine.inspection import WIDE_COLUMNS, as_local
 from django_reliable_jobs.models import Attempt, Job, Queue, Worker
-from django_reliable_jobs.testing import run_jobs
 from tests import tasks
+from tests.recorded import run_jobs
 from tests.states import a_dead_job, a_running_job, a_worker
 
 pytestmark = pytest.mark.django_db

@@ -15,9 +15,9 @@ from django_reliable_jobs.engine import exchange
 from django_reliable_jobs.engine.claim import Arm
 from django_reliable_jobs.management.commands.jobs import Command
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.testing import run_jobs
 from tests import tasks
 from tests.edges.jobs_command import Terminal, failing, jobs, jobs_json
+from tests.recorded import run_jobs
 from tests.states import a_dead_job, a_finished_job, a_running_job, a_worker
 
 pytestmark = pytest.mark.django_db

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.testing import run_jobs
 from tests import interrupted_tasks, tasks
 from tests.actors import wait_for
 from tests.models import Effect
+from tests.recorded import run_jobs
 from tests.workers import WorkerProcess
 
 # What an atomic task comes to that goes on after a failed statement.

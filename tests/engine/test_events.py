@@ -14,9 +14,10 @@ from django_reliable_jobs import emit_event, sleep, step, wait_for_event
 from django_reliable_jobs.engine import claim, events, lifecycle, maintenance, waits
 from django_reliable_jobs.exceptions import EventTimeout, InvalidArguments
 from django_reliable_jobs.models import Attempt, Checkpoint, Event, Job, Wait
-from django_reliable_jobs.testing import at, run_jobs
+from django_reliable_jobs.testing import at
 from tests import step_tasks
 from tests.models import Effect
+from tests.recorded import run_jobs
 from tests.step_tasks import leaves
 
 pytestmark = pytest.mark.django_db

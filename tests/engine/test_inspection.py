@@ -12,8 +12,9 @@ from django.utils import timezone
 from django_reliable_jobs.engine import inspection, obstacles, queues
 from django_reliable_jobs.engine.inspection import QueueStatus
 from django_reliable_jobs.models import Job, Queue, Worker
-from django_reliable_jobs.testing import at, run_jobs
+from django_reliable_jobs.testing import at
 from tests import tasks
+from tests.recorded import run_jobs
 from tests.states import a_worker, claim_one
 
 ENDED_JOBS = """

@@ -12,10 +12,10 @@ from django.utils import timezone
 from django_reliable_jobs.engine import claim as claiming
 from django_reliable_jobs.engine import limits, lines, queues
 from django_reliable_jobs.models import Job, Queue
-from django_reliable_jobs.testing import run_jobs
 from tests import limited_tasks, tasks
 from tests.claims import SUCCESS, claim, end
 from tests.limited_claims import find, find_and_take, take, take_capped
+from tests.recorded import run_jobs
 from tests.states import a_worker
 
 pytestmark = pytest.mark.django_db

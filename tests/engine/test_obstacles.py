@@ -9,8 +9,9 @@ from django.utils import timezone
 from django_reliable_jobs import registry
 from django_reliable_jobs.engine import inspection, lifecycle, obstacles, queues
 from django_reliable_jobs.models import Job, Limit, Pace, Queue, Worker
-from django_reliable_jobs.testing import at, run_jobs
+from django_reliable_jobs.testing import at
 from tests import tasks
+from tests.recorded import run_jobs
 from tests.states import a_worker, claim_one
 
 

@@ -14,9 +14,10 @@ from django.utils import timezone
 from django_reliable_jobs import current_job, exponential, sleep, step, wait_for_event
 from django_reliable_jobs.exceptions import InvalidStep, StepFailed
 from django_reliable_jobs.models import Attempt, Checkpoint, Job
-from django_reliable_jobs.testing import at, run_jobs
+from django_reliable_jobs.testing import at
 from tests import step_tasks, tasks
 from tests.models import Effect
+from tests.recorded import run_jobs
 from tests.step_tasks import IN_A_MINUTE, fails, fails_until, leaves, raises_ending
 
 pytestmark = pytest.mark.django_db

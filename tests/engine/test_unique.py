@@ -11,8 +11,9 @@ from django.utils import timezone
 from django_reliable_jobs import registry, task
 from django_reliable_jobs.exceptions import InvalidArguments
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.testing import at, run_jobs
+from django_reliable_jobs.testing import at
 from tests import tasks
+from tests.recorded import run_jobs
 
 pytestmark = pytest.mark.django_db
 
