@@ -15,7 +15,7 @@ from django.db.models import Q
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine import slots, successes
+from django_reliable_jobs.engine import references, slots, successes
 from django_reliable_jobs.engine.maintenance import DELETE_OLD_JOBS
 from django_reliable_jobs.engine.slots import NOW
 from django_reliable_jobs.engine.transaction import short_transaction
@@ -57,7 +57,7 @@ SELECT max(id) FROM batch
 
 _BEYOND = """
 (SELECT job.id FROM django_reliable_jobs_job job
-  WHERE job.schedule_id = batch.id AND job.status = '{status}' AND batch.{keep} IS NOT NULL
+  WHERE job.schedule_id = batch.id AND job.status = '{status}' AND batch.{keep} IS NOT NULL AND {{is_free}}
   ORDER BY job.finished_at DESC OFFSET batch.{keep} LIMIT %(most)s)
 """
 PRUNE_JOBS = f"""
@@ -94,7 +94,8 @@ def prune_slots(using: str, after: int = 0) -> int | None:
 def prune_jobs(using: str, after: int = 0) -> int | None:
     """Delete ended jobs beyond what their schedule keeps of them."""
     successes.note(using)
-    return _sweep(using, PRUNE_JOBS, after=after, most=MOST_JOBS)
+    is_free = references.is_free(references.find(using))
+    return _sweep(using, PRUNE_JOBS.format(is_free=is_free), after=after, most=MOST_JOBS)
 
 
 def replan(using: str, after: int = 0) -> int | None:
