@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
+import time
 from typing import Any
 
 from django_reliable_jobs import Cancel, Retry, Snooze, current_job
@@ -108,3 +111,9 @@ def ends_by(ending: str) -> None:
             raise Snooze(60)
         case "cancel":
             raise Cancel("no longer wanted")
+
+
+@task()
+def dies_of_a_signal() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(60)

@@ -31,6 +31,7 @@ _STAND_INS = {
     Attempt.Outcome.INTERRUPTED: exceptions.Stopping,
     Attempt.Outcome.CANCELLED: exceptions.Cancel,
 }
+_OF_THE_TASK = (Attempt.Outcome.FAILED, Attempt.Outcome.CANCELLED)  # what they name was raised, and can be imported
 _HAS_A_WORKER = (Job.Status.RUNNING, Job.Status.SUCCEEDED)  # a success leaves no attempt, and none has ended yet
 
 
@@ -99,7 +100,7 @@ def error_from(error_class: str, traceback: str) -> TaskError:
 
 
 def _error_of(attempt: PastAttempt) -> TaskError:
-    if attempt.error_class:
+    if attempt.error_class and attempt.outcome in _OF_THE_TASK:
         return error_from(attempt.error_class, attempt.traceback)
     stand_in = _STAND_INS[Attempt.Outcome(attempt.outcome)]
     return TaskError(exception_class_path=_path(stand_in), traceback=f"{attempt.error_message}\n")

@@ -140,7 +140,7 @@ def test_a_cancelled_job_and_one_that_expired_tell_why() -> None:
 def test_a_lost_worker_is_an_error_and_a_snooze_is_none() -> None:
     job = factories.SucceededJobFactory(task=PATH, claims=3, attempt=3)
     for claim, outcome in enumerate((Attempt.Outcome.LOST, Attempt.Outcome.SNOOZED, Attempt.Outcome.INTERRUPTED), 1):
-        words = {"worker": f"host:{claim}", "error_class": "", "error_message": "its lease ended"}
+        words = {"worker": f"host:{claim}", "error_class": "WorkerLost", "error_message": "its lease ended"}
         factories.FailedAttemptFactory(job=job, claim=claim, outcome=outcome, **words)
     result = BACKEND.get_result(str(job.pk))
     assert [(error.exception_class, error.traceback) for error in result.errors] == [
