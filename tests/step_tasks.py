@@ -9,6 +9,7 @@ from django.db import transaction
 
 from django_reliable_jobs import Cancel, Fail, Retry, Snooze, exponential, sleep, step, task, wait_for_event
 from django_reliable_jobs.exceptions import EventTimeout, StepFailed
+from tests import killing
 from tests.models import Effect
 from tests.tasks import leave_effect
 
@@ -110,3 +111,6 @@ def takes_another_way() -> str:
         step("other way", leaves, "other way")
         return "other"
     return "first"
+
+
+killing.install()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from testproject.shop.models import Customer, Invoice, Order, OrderLine
+from testproject.shop.models import Customer, Invoice, Order, OrderLine, Payment, Shipment, Stock
 
 
 class OrderLineInline(admin.TabularInline):
@@ -38,3 +38,25 @@ class InvoiceAdmin(admin.ModelAdmin):
 
     list_display = ["__str__", "total", "made_at", "sent_at"]
     ordering = ["-made_at"]
+
+
+@admin.register(Stock)
+class StockAdmin(admin.ModelAdmin):
+    """What there is."""
+
+    list_display = ["product", "quantity"]
+
+
+@admin.register(Payment)
+class PaymentAdmin(admin.ModelAdmin):
+    """The provider's ledger, newest first."""
+
+    list_display = ["__str__", "amount", "charged_at", "refunded_at"]
+    ordering = ["-pk"]
+
+
+@admin.register(Shipment)
+class ShipmentAdmin(admin.ModelAdmin):
+    """What the warehouse was asked for."""
+
+    list_display = ["__str__", "tracking", "cancelled"]

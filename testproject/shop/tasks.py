@@ -12,8 +12,8 @@ from django.core.mail import send_mail
 from django.db import transaction
 from django.utils import timezone
 
-from django_reliable_jobs import Cron, current_job, exponential, scheduled, task
-from testproject.shop import fax, text_messages
+from django_reliable_jobs import Cron, current_job, exponential, scheduled, step, task, wait_for_event
+from testproject.shop import fax, fulfilment, text_messages
 from testproject.shop.models import Invoice, Order
 
 
@@ -63,6 +63,21 @@ def remind_of_payment(order_id: int) -> None:
 def fax_to_warehouse(order_id: int) -> None:
     """Fax the order to the warehouse. This never works: its jobs end as dead letters."""
     fax.send(f"Order {order_id}: please pack.")
+
+
+@task(backoff=exponential(first=1, maximum=60))
+def fulfil_order(order_id: int) -> str:
+    """Charge, reserve, ship and tell: days of work as one function, whatever dies in between.
+
+    If it fails for good or is cancelled, what was done is undone, newest first.
+    """
+    step("charge", fulfilment.charge_card, order_id, undo=fulfilment.refund)
+    step("reserve", fulfilment.reserve_stock, order_id, undo=fulfilment.put_back_stock, atomic=True)
+    step("ship", fulfilment.ask_warehouse, order_id, undo=fulfilment.stop_shipment)
+    shipment = wait_for_event(f"shipped:{order_id}", timeout=timedelta(days=7))
+    step("mail", fulfilment.mail_tracking, order_id, shipment["tracking"])
+    tracking: str = shipment["tracking"]
+    return tracking
 
 
 @scheduled(

@@ -20,10 +20,12 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 from django.db.models import Q, QuerySet
+from django.test import Client
+from django.urls import reverse
 
 from django_reliable_jobs.models import Job
-from testproject.shop.models import Customer, Invoice, Order
-from testproject.shop.tasks import fax_to_warehouse, make_invoice, remind_of_payment, send_invoice
+from testproject.shop.models import Customer, Invoice, Order, Stock
+from testproject.shop.tasks import fax_to_warehouse, fulfil_order, make_invoice, remind_of_payment, send_invoice
 
 CUSTOMERS = ["Ada Lovelace", "Grace Hopper", "Katherine Johnson", "Mary Jackson"]
 ENDED = {"SUCCEEDED", "DEAD", "CANCELLED"}
@@ -46,6 +48,7 @@ class Command(BaseCommand):
         with transaction.atomic():
             remind_of_payment.enqueue(orders[0].pk)
             fax_to_warehouse.enqueue(orders[0].pk)
+            self.order_fulfilment(orders[1])
         self.say("3. Place one more order and roll it back")
         self.roll_back_an_order(orders[0].customer)
         self.say("4. Start a worker: manage.py runworker")
@@ -77,6 +80,20 @@ class Command(BaseCommand):
         self.stdout.write(f"   {order} for {customer}")
         return order
 
+    def order_fulfilment(self, order: Order) -> None:
+        """Enqueue the work of days: its payment takes three tries, and then it waits for the parcel service."""
+        Stock.objects.update_or_create(product="Punched cards", defaults={"quantity": 1000})
+        Order.objects.filter(pk=order.pk).update(card="hangs up")
+        fulfil_order.enqueue(order.pk)
+
+    def ship(self, orders: list[Order]) -> None:
+        """Call the webhook, as the parcel service does, for each order that waits for it."""
+        for job in jobs_of(orders).filter(task=fulfil_order.name, status="WAITING"):
+            address = reverse("shipped", args=job.args)
+            answer = Client().post(address, {"tracking": f"1Z{job.args[0]:06}"}, content_type="application/json")
+            if answer.status_code != 204:
+                raise CommandError(f"{address} answered {answer.status_code}")
+
     def roll_back_an_order(self, customer: Customer) -> None:
         """Show that a job does not outlive the transaction it was enqueued in."""
         with transaction.atomic():
@@ -102,6 +119,7 @@ class Command(BaseCommand):
                 return
             if worker.poll() is not None:
                 raise CommandError(f"The worker ended by itself:\n{read_end(log)}")
+            self.ship(orders)
             if time.monotonic() > deadline:
                 raise CommandError(f"Not done in {PATIENCE_SECONDS} s: {text}. The worker said:\n{read_end(log)}")
             time.sleep(0.1)
@@ -119,6 +137,9 @@ class Command(BaseCommand):
                 ran = milliseconds(attempt.started_at, attempt.finished_at)
                 error = f"{attempt.error_class.rpartition('.')[2]}: {attempt.error_message}"
                 self.stdout.write(f"           attempt {attempt.number} {attempt.outcome} after {ran}: {error}")
+            for step in job.checkpoints.order_by("pk"):
+                tries = f", tries: {step.tries}" if step.tries else ""
+                self.stdout.write(f"           {step.kind} {step.name}: {step.state}{tries}")
 
     def verify(self, jobs: QuerySet[Job], orders: list[Order]) -> None:
         """Raise CommandError unless everything ended as it should."""
@@ -152,7 +173,7 @@ def jobs_of(orders: list[Order]) -> QuerySet[Job]:
 
     Not simply the newest jobs: the worker also does what other runs have left.
     """
-    about_orders = [task.name for task in (make_invoice, remind_of_payment, fax_to_warehouse)]
+    about_orders = [task.name for task in (make_invoice, remind_of_payment, fax_to_warehouse, fulfil_order)]
     invoices = Invoice.objects.filter(order__in=orders).values_list("pk", flat=True)
     return Job.objects.filter(
         Q(task__in=about_orders, args__0__in=[order.pk for order in orders])
@@ -161,8 +182,8 @@ def jobs_of(orders: list[Order]) -> QuerySet[Job]:
 
 
 def expected_endings(orders: list[Order]) -> Counter[str]:
-    """Two jobs for each order (invoice and mail), the reminder, and the fax that fails."""
-    return Counter({"SUCCEEDED": 2 * len(orders) + 1, "DEAD": 1})
+    """Two jobs for each order (invoice and mail), the reminder, the fulfilment, and the fax that fails."""
+    return Counter({"SUCCEEDED": 2 * len(orders) + 2, "DEAD": 1})
 
 
 @contextmanager
