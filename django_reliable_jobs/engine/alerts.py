@@ -7,17 +7,21 @@ the same transaction as the change: a sender that dies, or a channel that fails,
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import connections
+from django.db import DatabaseError, connections, transaction
 
 from django_reliable_jobs.arguments import without_bad_characters
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine.transaction import short_transaction
 from django_reliable_jobs.models import Alert
+
+logger = logging.getLogger("django_reliable_jobs")
 
 Kind = Alert.Kind
 
@@ -146,7 +150,19 @@ def note(using: str, kind: str, subject: str, message: str, *, count: int = 1) -
 
     What happened before of the same kind to the same subject is counted on in the same alert.
     """
-    _open(using, [Finding(kind=kind, subject=subject, message=message, count=count)], adds=True)
+    note_all(using, [Finding(kind=kind, subject=subject, message=message, count=count)])
+
+
+def note_all(using: str, happened: Sequence[Finding]) -> None:
+    """Record what happened, in a savepoint: if it can't be recorded, it is logged, and the caller goes on."""
+    counts = Counter[tuple[str, str]]()
+    for each in happened:
+        counts[each.kind, subject_of(each)] += each.count
+    try:
+        with transaction.atomic(using=using):
+            _open(using, [replace(each, count=counts[each.kind, subject_of(each)]) for each in happened], adds=True)
+    except DatabaseError:
+        logger.exception("an alert could not be recorded: %s", "; ".join(each.message for each in happened))
 
 
 def flip(using: str, found: Sequence[Finding], looked_for: Iterable[str], channels: Sequence[str]) -> Flips:

@@ -17,11 +17,11 @@ from django.db.backends.utils import CursorWrapper
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine import isolation, lifecycle, references, successes
+from django_reliable_jobs.engine import alerts, isolation, lifecycle, references, successes
 from django_reliable_jobs.engine.lifecycle import Ending, Outcome
 from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.engine.wakeup import notify_idle
-from django_reliable_jobs.models import Attempt, Job
+from django_reliable_jobs.models import Alert, Attempt, Job
 
 logger = logging.getLogger("django_reliable_jobs")
 
@@ -53,11 +53,12 @@ SELECT EXISTS (SELECT 1 FROM django_reliable_jobs_worker
 LOST_WORKER = """
 UPDATE django_reliable_jobs_worker worker
    SET lost_at = coalesce(worker.lost_at, clock_timestamp()), is_idle = false
-  FROM (SELECT id FROM django_reliable_jobs_worker
+  FROM (SELECT id, lost_at FROM django_reliable_jobs_worker
          WHERE expires_at < clock_timestamp() AND id <> ALL(%(seen)s::bigint[])
          ORDER BY id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) expired
  WHERE worker.id = expired.id
-RETURNING worker.id, worker.host, worker.pid, worker.heartbeat_at::text
+RETURNING worker.id, worker.host, worker.pid, worker.heartbeat_at::text,
+          expired.lost_at IS NULL AND NOT worker.is_stopping
 """
 
 # RUNNING rows of a worker that is not on the list: it was forgotten while a claim of its own was on the way, or claimed
@@ -80,9 +81,11 @@ SELECT holder.id, 'unknown', 0, 0, oldest.started_at, clock_timestamp(), clock_t
 """
 
 DEAD_WORKER = """
-UPDATE django_reliable_jobs_worker SET lost_at = coalesce(lost_at, clock_timestamp()), expires_at = clock_timestamp(),
-       is_idle = false
- WHERE id = %(id)s RETURNING id, host, pid, heartbeat_at::text
+UPDATE django_reliable_jobs_worker worker
+   SET lost_at = coalesce(worker.lost_at, clock_timestamp()), expires_at = clock_timestamp(), is_idle = false
+  FROM (SELECT id, lost_at FROM django_reliable_jobs_worker WHERE id = %(id)s FOR NO KEY UPDATE) dead
+ WHERE worker.id = dead.id
+RETURNING worker.id, worker.host, worker.pid, worker.heartbeat_at::text, dead.lost_at IS NULL AND NOT worker.is_stopping
 """
 
 # A checkpoint saved under the lost token is progress: the losses before it do not count on.
@@ -202,6 +205,7 @@ class LostWorker(NamedTuple):
     host: str
     pid: int
     heartbeat_at: str
+    is_news: bool  # nobody had declared it lost before, and it was not stopping
 
 
 def _take_from(
@@ -219,11 +223,11 @@ def _take_from(
     )
     endings = []
     for job_id, token, max_attempts, age, losses in cursor.fetchall():
-        if started is not None and token not in started:
-            outcome = NOT_STARTED
-        else:
-            outcome = _loss(message, max_attempts, losses + 1, uniform)
+        is_lost = started is None or token in started
+        outcome = _loss(message, max_attempts, losses + 1, uniform) if is_lost else NOT_STARTED
         endings.append(Ending(job_id, token, outcome, started_ago=age))
+    if worker.is_news:
+        alerts.note(using, Alert.Kind.WORKER_LOST, worker.host, f"{message[0].upper()}{message[1:]}.")
     name = f"{worker.host}:{worker.pid}"
     taken, refused = isolation.write_each(lambda batch: lifecycle.end(using, batch, worker=name), endings)
     for ending, error in refused:

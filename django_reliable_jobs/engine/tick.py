@@ -19,11 +19,12 @@ from django.db import DatabaseError, transaction
 from django_reliable_jobs import clock
 from django_reliable_jobs.arguments import without_bad_characters
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine import lifecycle, slots
+from django_reliable_jobs.engine import alerts, lifecycle, slots
+from django_reliable_jobs.engine.alerts import Finding
 from django_reliable_jobs.engine.slots import NOW, Made, Record
 from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.exceptions import ReliableJobsError
-from django_reliable_jobs.models import Schedule
+from django_reliable_jobs.models import Alert, Schedule
 from django_reliable_jobs.slots import Dropped, LiveJobs, Policy, decide
 
 logger = logging.getLogger("django_reliable_jobs")
@@ -55,13 +56,24 @@ RETURNING CASE WHEN %(was_held_up)s THEN set_config('lock_timeout', '50', true) 
 """
 
 
+@dataclass(frozen=True)
+class Missed:
+    """Slots of a schedule that got no job, as they were decided too late."""
+
+    schedule: Schedule
+    slots: Dropped
+
+
 @dataclass
 class Tick:
-    """What one tick did: how many schedules were due, the ids of the jobs it made, the names of the broken."""
+    """What one tick did: how many schedules were due, the ids of the jobs it made, the names of the broken, and the
+    slots that were missed.
+    """
 
     due: int = 0
     jobs: list[int] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
+    missed: list[Missed] = field(default_factory=list)
 
     @property
     def is_full(self) -> bool:
@@ -94,7 +106,11 @@ def _write(using: str, records: Sequence[Record], done: Tick) -> None:
     try:
         with transaction.atomic(using=using):
             made = slots.record(using, records)
-            done.jobs += _make_jobs(using, records, made)
+            jobs = _make_jobs(using, records, made)
+            missed = [Missed(each.schedule, drop) for each in records for drop in each.dropped if _is_missed(drop)]
+            _note_missed(using, missed)
+        done.jobs += jobs
+        done.missed += missed
     except Exception as error:
         if len(records) == 1:
             _set_broken(using, records[0].schedule, error, done)
@@ -161,13 +177,34 @@ def _policy(schedule: Schedule) -> Policy:
     )
 
 
+def _is_missed(dropped: Dropped) -> bool:
+    return dropped.outcome == "missed"
+
+
+def _note_missed(using: str, missed: Sequence[Missed]) -> None:
+    if missed:
+        happened = [
+            Finding(
+                kind=Alert.Kind.SLOT_MISSED,
+                subject=each.schedule.name,
+                message=f"The schedule {each.schedule.name} missed {_described(each.slots)} ({each.slots.reason}).",
+                count=each.slots.count or 1000,
+            )
+            for each in missed
+        ]
+        alerts.note_all(using, happened)
+
+
+def _described(dropped: Dropped) -> str:
+    first, last = dropped.first.isoformat(), dropped.last.isoformat()
+    number = "many" if dropped.count is None else dropped.count
+    return f"the slot of {first}" if dropped.count == 1 else f"{number} slots from {first} to {last}"
+
+
 def _report(schedule: Schedule, dropped: Sequence[Dropped]) -> None:
     for each in dropped:
         log = logger.warning if each.outcome == "missed" else logger.info
-        first, last = each.first.isoformat(), each.last.isoformat()
-        number = "many" if each.count is None else each.count
-        which = f"the slot of {first}" if each.count == 1 else f"{number} slots from {first} to {last}"
-        log("schedule %s: %s %s (%s)", schedule.name, which, each.outcome, each.reason)
+        log("schedule %s: %s %s (%s)", schedule.name, _described(each), each.outcome, each.reason)
 
 
 def _set_broken(using: str, schedule: Schedule, error: Exception, done: Tick) -> None:

@@ -1,8 +1,9 @@
 """The scheduler: leads, ticks, sleeps until the next slot. Any number may run; one leads, the others stand by.
 
 Four threads, each with a database connection of its own: the scheduler (in the process's main thread, or beside a
-worker), its upkeep and the telling of alerts, which could be slow and must not make a slot late, and the listener, which
-wakes it when a schedule is changed or a leader resigns. Moments are the database's: the host's clock decides nothing.
+worker), its upkeep and the telling of alerts, which could be slow and must not make a slot late, and the listener,
+which wakes it when a schedule is changed or a leader resigns. Moments are the database's: the host's clock decides
+nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from queue import Empty, SimpleQueue
 
 from django.db import Error as DatabaseError
 
+from django_reliable_jobs import registry, signals
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import heartbeat, leader, reconcile, tick, wakeup
 from django_reliable_jobs.engine.leader import Candidate
@@ -154,6 +156,8 @@ class Scheduler:
                 self._give_way()
             raise
         self._failed_ticks = 0
+        if done.missed and signals.slot_missed.receivers:
+            _send_missed(self.using, done.missed)
         return done
 
     def _give_way(self) -> None:
@@ -200,3 +204,10 @@ class Scheduler:
             leader.resign(self.using, self._candidate)
         except DatabaseError as error:
             logger.warning("scheduler %s could not resign, its term runs out: %s", self.identity, error)
+
+
+def _send_missed(using: str, missed: Sequence[tick.Missed]) -> None:
+    for each in missed:
+        facts = {"first": each.slots.first, "last": each.slots.last, "count": each.slots.count}
+        task, reason = registry.find(each.schedule.task), each.slots.reason
+        signals.send(signals.slot_missed, task, schedule=each.schedule, reason=reason, using=using, **facts)

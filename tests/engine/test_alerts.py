@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
+from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
 
-from django_reliable_jobs.engine import alerts, notices
+from django_reliable_jobs.engine import alerts, maintenance, notices
+from django_reliable_jobs.engine import tick as schedule_tick
 from django_reliable_jobs.engine.alerts import Finding, Flips
-from django_reliable_jobs.models import Alert, Notice
+from django_reliable_jobs.engine.tick import Tick
+from django_reliable_jobs.models import Alert, Notice, Schedule, Slot, Worker
+from django_reliable_jobs.testing import at, tick
+from tests.schedules import a_schedule, on
+from tests.states import a_running_job
 
 pytestmark = pytest.mark.django_db
 
@@ -185,3 +191,71 @@ class TestNotices:
         flip(SILENT)
         notices.forget_channels("default", ["web"])
         assert events() == [("opened", "web")]
+
+
+def tick_once(moment: datetime) -> Tick:
+    with at(moment):
+        return schedule_tick.tick("default")
+
+
+class TestWhatHappens:
+    def test_a_lost_worker_is_an_alert_of_its_host_that_is_counted_once(self) -> None:
+        job = a_running_job()
+        Worker.objects.update(expires_at=Now() - timedelta(seconds=1))
+        maintenance.rescue("default")
+        [alert] = Alert.objects.all()
+        assert (alert.kind, alert.subject, alert.count) == ("worker_lost", "host", 1)
+        assert alert.message.startswith("The worker on host, process 7, was lost: its lease ran out; last heartbeat ")
+        job.refresh_from_db()
+        assert job.status == "READY"
+
+    def test_a_worker_that_had_announced_its_end_is_no_alert(self) -> None:
+        a_running_job()
+        Worker.objects.update(expires_at=Now() - timedelta(seconds=1), is_stopping=True)
+        maintenance.rescue("default")
+        assert not Alert.objects.exists()
+
+    def test_a_dead_worker_is_an_alert_once_however_often_its_jobs_are_taken(self) -> None:
+        a_running_job()
+        worker = Worker.objects.get()
+        for _ in range(2):
+            maintenance.rescue_dead("default", worker.pk, started=None, cause="killed by SIGKILL")
+        assert [(each.subject, each.count) for each in Alert.objects.all()] == [("host", 1)]
+        assert "killed by SIGKILL" in Alert.objects.get().message
+
+    def test_missed_slots_are_counted_in_an_alert_of_their_schedule(self) -> None:
+        Schedule.objects.all().delete()
+        a_schedule(catch_up="none")
+        tick(at=on(2, 3, 30))
+        [alert] = Alert.objects.all()
+        assert (alert.kind, alert.subject, alert.count) == ("slot_missed", "hourly", 3)
+        assert alert.message == (
+            "The schedule hourly missed 3 slots from 2026-03-02T01:00:00+00:00 to 2026-03-02T03:00:00+00:00 (misfire)."
+        )
+        tick(at=on(2, 4, 30))
+        assert Alert.objects.get().count == 4
+
+    def test_slots_missed_for_two_reasons_are_counted_together(self) -> None:
+        Schedule.objects.all().delete()
+        a_schedule(catch_up="none", start_deadline=timedelta(hours=2))
+        done = tick_once(on(2, 4, 30))
+        assert [(each.slots.reason, each.slots.count) for each in done.missed] == [("deadline", 2), ("misfire", 2)]
+        assert Alert.objects.get().count == 4
+
+    def test_skipped_slots_are_no_alert(self) -> None:
+        Schedule.objects.all().delete()
+        a_schedule(overlap="skip")
+        tick(at=on(2, 1))
+        tick(at=on(2, 2))
+        assert Slot.objects.filter(outcome="skipped").exists()
+        assert not Alert.objects.exists()
+
+    def test_a_tick_goes_on_if_the_alert_can_not_be_recorded(self, caplog: pytest.LogCaptureFixture) -> None:
+        Schedule.objects.all().delete()
+        schedule = a_schedule(catch_up="none")
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE django_reliable_jobs_alert RENAME TO gone")
+        tick(at=on(2, 3, 30))
+        schedule.refresh_from_db()
+        assert (schedule.decided_until, schedule.error) == (on(2, 3), "")
+        assert "an alert could not be recorded: The schedule hourly missed 3 slots" in caplog.text
