@@ -26,6 +26,7 @@ R = TypeVar("R")
 
 _tasks: dict[str, Task[..., Any]] = {}
 _finders: list[Callable[[str], Task[..., Any] | None]] = []
+_on_demand: set[str] = set()  # names that a finder finds
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -188,8 +189,11 @@ def build(function: Callable[..., R], *, takes_context: bool = False, **options:
     )
 
 
-def register(declared: Task[..., Any]) -> None:
-    """Let the task be found by its name and aliases. Raises InvalidTask if another one is."""
+def register(declared: Task[..., Any], *, is_on_demand: bool = False) -> None:
+    """Let the task be found by its name and aliases. Raises InvalidTask if another one is.
+
+    `is_on_demand`: a finder would find it too, in a process that knows nothing of it yet.
+    """
     for name in (declared.name, *declared.aliases):
         other = _tasks.get(name)
         if other is not None and _place(other) != _place(declared):
@@ -201,6 +205,8 @@ def register(declared: Task[..., Any]) -> None:
             limits.refuse_contradiction(declared.name, declared.limits(), other.name, other.limits())
     for name in (declared.name, *declared.aliases):
         _tasks[name] = declared
+        if is_on_demand:
+            _on_demand.add(name)
 
 
 def _place(declared: Task[..., Any]) -> str:
@@ -215,6 +221,7 @@ def _find_again(module: str, name: str) -> Task[..., Any]:
 def withdraw(name: str) -> None:
     """Let no task be found under this name, unless a finder finds it again."""
     _tasks.pop(name, None)
+    _on_demand.discard(name)
 
 
 def add_finder(finder: Callable[[str], Task[..., Any] | None]) -> None:
@@ -226,8 +233,13 @@ def find(name: str) -> Task[..., Any] | None:
     """Return the task declared under this name or alias, or None."""
     declared = _tasks.get(name)
     if declared is None and _finders:
-        return next((found for finder in _finders if (found := finder(name)) is not None), None)
+        declared = next((found for finder in _finders if (found := finder(name)) is not None), None)
     return declared
+
+
+def is_found_on_demand(name: str) -> bool:
+    """Return whether a worker may find this task though it did not know it at its start."""
+    return find(name) is not None and name in _on_demand
 
 
 def get(name: str) -> Task[..., Any]:

@@ -155,7 +155,7 @@ class ReliableBackend(BaseTaskBackend):
 
         built = self._build(declared, running.as_function(declared, self))
         adopted = replace(built, on_outcome=running.listener(self))
-        registry.register(adopted)
+        registry.register(adopted, is_on_demand=True)
         _adopted[declared.module_path, self.alias] = adopted
         return adopted
 

@@ -168,7 +168,8 @@ def unknown_tasks(using: str) -> list[UnknownTasks]:
     """Return the tasks of waiting jobs that none of the workers of their queue knew at its start."""
     with engine_cursor(using) as cursor:
         cursor.execute(UNKNOWN_TASKS, {"looked_at": MOST_LOOKED_AT})
-        return [UnknownTasks(*row) for row in cursor.fetchall()]
+        found = [UnknownTasks(*row) for row in cursor.fetchall()]
+    return [each for each in found if not registry.is_found_on_demand(each.task)]
 
 
 def dead_by_task(using: str) -> dict[str, int]:

@@ -102,7 +102,7 @@ def explain_waiting(using: str, job: Job) -> list[str]:
             f"Workers are running ({around.alive}), but none serves its queue."
             f" Start one that does: `manage.py runworker --queue {job.queue_name}`."
         )
-    elif not around.knowing:
+    elif not around.knowing and not registry.is_found_on_demand(job.task):
         sentences.append(
             f"None of the workers that serve its queue ({around.serving}) knew its task when it started: is the"
             " release that declares it deployed, and were they started anew?"

@@ -15,10 +15,13 @@ from django.db import transaction
 pytest.importorskip("django_reliable_jobs.tasks_framework", exc_type=ImportError)
 
 from django_reliable_jobs import exceptions
-from django_reliable_jobs.models import Job, Worker
+from django_reliable_jobs.engine import inspection, obstacles
+from django_reliable_jobs.models import Job, Queue, Worker
 from django_reliable_jobs.tasks_framework import TaskResultStatus, task_backends
+from tests import factories
 from tests import framework_tasks as tasks
 from tests.actors import wait_for
+from tests.factories import PausedQueueFactory
 from tests.models import Effect
 from tests.workers import CHECKOUT, WorkerProcess
 
@@ -83,11 +86,19 @@ def test_a_worker_runs_what_the_framework_enqueued(start_worker: Callable[..., W
     assert sorted(Effect.objects.values_list("name", flat=True)) == ["a", "b"]
 
 
-def test_a_worker_knows_them_from_its_start(start_worker: Callable[..., WorkerProcess]) -> None:
+def test_a_task_whose_module_nothing_imports_at_start_is_found_with_its_job(
+    start_worker: Callable[..., WorkerProcess],
+) -> None:
     start_worker()
     [known] = Worker.objects.values_list("tasks", flat=True)
-    assert "tests.framework_tasks.answer" not in known, "nothing imports that module at start"
+    assert "tests.framework_tasks.answer" not in known
+    PausedQueueFactory(name="default")
     result = tasks.answer.enqueue()
+    unknown = factories.ReadyJobFactory(task="tests.framework_tasks.nobody")
+    assert [each.task for each in inspection.unknown_tasks("default")] == [unknown.task]
+    assert "knew its task" not in " ".join(obstacles.explain_waiting("default", Job.objects.get(pk=result.id)))
+    assert "knew its task" in " ".join(obstacles.explain_waiting("default", unknown))
+    Queue.objects.update(paused_at=None)
     wait_for(lambda: Job.objects.get(pk=result.id).has_ended, what="the end of a job whose module came with it")
 
 
