@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from django_reliable_jobs.exceptions import InvalidTask
 
@@ -25,7 +25,10 @@ RATE_FORMS = (
     'starts in a second, a minute or an hour ("10/s", "600/m", "1000/h"), or Rate("600/m", per=…, name=…, burst=…)'
 )
 
+VALUE_FORMS = "jobs at once (5) or starts in a second, a minute or an hour (10/s, 600/m, 1000/h); 0 and 0/s: none"
+
 _PERIODS = {"s": 1, "m": 60, "h": 3600}
+_COUNT = re.compile(r"[0-9]{1,9}")
 _RATE = re.compile(r"([0-9]{1,9})/([smh])")
 
 Names = str | Sequence[str] | None
@@ -114,6 +117,27 @@ def read_rate(text: Any) -> tuple[int, int]:
     if found is None or int(found[1]) > MOST:
         raise InvalidTask(f"rate_limit must be {RATE_FORMS}, not {text!r}")
     return int(found[1]), _PERIODS[found[2]]
+
+
+class Value(NamedTuple):
+    """What an operator says instead of the code: `period` is None for jobs at once."""
+
+    allowed: int
+    period: int | None
+
+    @property
+    def kind(self) -> str:
+        return "concurrency" if self.period is None else "rate"
+
+
+def read_value(text: str) -> Value:
+    """Return "5" or "600/m" as a Value; both may be 0. Raises ValueError, which tells the accepted forms."""
+    try:
+        if _COUNT.fullmatch(text) and int(text) <= MOST:
+            return Value(int(text), None)
+        return Value(*read_rate(text))
+    except InvalidTask:
+        raise ValueError(f"{text!r:.40} is no limit: give {VALUE_FORMS}") from None
 
 
 def as_text(allowed: int, period: int | None = None, burst: int | None = None) -> str:

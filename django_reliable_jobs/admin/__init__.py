@@ -1,10 +1,10 @@
-"""Jobs, queues and workers in the Django admin to look at, schedules to change.
+"""Jobs and workers in the Django admin to look at; schedules, limits and pauses of queues to change.
 
 Rows are changed by the functions of `engine` alone.
 """
 
 from __future__ import annotations
 
-from django_reliable_jobs.admin import fleet, jobs, schedules
+from django_reliable_jobs.admin import fleet, jobs, limits, queues, schedules
 
-__all__ = ["fleet", "jobs", "schedules"]
+__all__ = ["fleet", "jobs", "limits", "queues", "schedules"]

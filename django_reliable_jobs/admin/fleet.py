@@ -1,4 +1,4 @@
-"""The workers on the list, and the queues about which an operator decided something."""
+"""The workers on the list."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from django_reliable_jobs.admin.read_only import ReadOnlyAdmin
 from django_reliable_jobs.engine import inspection
 from django_reliable_jobs.engine.inspection import as_local
-from django_reliable_jobs.models import Queue, Worker
+from django_reliable_jobs.models import Worker
 
 
 @admin.register(Worker)
@@ -49,21 +49,3 @@ class WorkerAdmin(ReadOnlyAdmin):
     @admin.display(description=_("lease ends"))
     def lease_ends(self, worker: Worker) -> str:
         return as_local(worker.expires_at)
-
-
-@admin.register(Queue)
-class QueueAdmin(ReadOnlyAdmin):
-    list_display = ("name", "state", "concurrency")
-    ordering = ("name",)
-    fields = ("name", "state", "concurrency")
-    readonly_fields = ("state",)
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Queue]:
-        return inspection.with_pause(super().get_queryset(request))
-
-    @admin.display(description=_("state"))
-    def state(self, queue: Any) -> str:
-        if not queue.is_paused:
-            return "served"
-        since = f"paused since {as_local(queue.paused_at)}"
-        return f"{since}, until {as_local(queue.resume_at)}" if queue.resume_at else since

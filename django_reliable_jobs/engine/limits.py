@@ -12,6 +12,7 @@ the strictest that there is: one at a time, one in an hour. `engine.limited` rea
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django_reliable_jobs import clock, registry
@@ -101,6 +102,12 @@ SELECT said.kind, said.name, said.allowed, said.period, said.burst,
  ORDER BY said.name, said.kind
 """
 
+HOLDERS = """
+SELECT id, task, concurrency_key, started_at FROM django_reliable_jobs_job
+ WHERE status = 'RUNNING' AND concurrency_key IS NOT NULL AND split_part(concurrency_key, ':', 1) = %(name)s
+ ORDER BY started_at, id LIMIT %(most)s
+"""
+
 # The margin keeps rows that are in use; what is gone is made again by the next start.
 PRUNE_PACES = f"""
 DELETE FROM django_reliable_jobs_pace WHERE key IN (
@@ -119,6 +126,16 @@ class LimitStatus:
     override: str | None  # the operator's, in force while there is one
     running: int | None
     waiting: int  # ready jobs that count for it, whatever else they wait for
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A running job that has a place of a limit, under this key of it."""
+
+    id: int
+    task: str
+    key: str
+    started_at: datetime
 
 
 def declare(using: str, *, missing_only: bool = False) -> None:
@@ -167,6 +184,13 @@ def statuses(using: str) -> list[LimitStatus]:
             for kind, name, *values, running, waiting in cursor.fetchall()
             for said, instead in [(values[:3], values[3:])]
         ]
+
+
+def holders(using: str, name: str, *, most: int) -> list[Holder]:
+    """Return running jobs that count for a limit of jobs at once, those first that started first."""
+    with engine_cursor(using) as cursor:
+        cursor.execute(HOLDERS, {"name": name, "most": most})
+        return [Holder(*row) for row in cursor.fetchall()]
 
 
 def prune_paces(using: str) -> int:

@@ -6,29 +6,15 @@ from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.core.management.base import CommandError
 
 from django_reliable_jobs.engine import inspection, limits, queues
 from django_reliable_jobs.engine.limits import LimitStatus
-from django_reliable_jobs.exceptions import InvalidTask
-from django_reliable_jobs.limits import MOST, read_rate
+from django_reliable_jobs.limits import VALUE_FORMS, Value, read_value
 from django_reliable_jobs.management.jobs.arguments import Options, Verbs, add_verb, as_argument, count, queue_name
 from django_reliable_jobs.management.jobs.report import Report, table
-
-VALUE_FORMS = "jobs at once (5) or starts in a second, a minute or an hour (10/s, 600/m, 1000/h); 0 and 0/s: none"
-
-
-class Value(NamedTuple):
-    """What an operator says: `period` is None for jobs at once."""
-
-    allowed: int
-    period: int | None
-
-    @property
-    def kind(self) -> str:
-        return "concurrency" if self.period is None else "rate"
 
 
 def add_limits(verbs: Verbs) -> None:
@@ -44,20 +30,6 @@ def add_limit(verbs: Verbs) -> None:
     parser.add_argument("value", nargs="?", type=as_argument(read_value), metavar="VALUE", help=VALUE_FORMS)
     parser.add_argument("--burst", type=count, metavar="N", help="starts at once after a rest")
     parser.add_argument("--reset", action="store_true", help="the code's value again; for a queue: no limit")
-
-
-def read_value(text: str) -> Value:
-    """Return "5" or "600/m" as a Value. Raises ValueError."""
-    try:
-        return Value(read_count(text), None) if text.isdigit() else Value(*read_rate(text))
-    except (InvalidTask, ValueError):
-        raise ValueError(f"{text!r} is no limit: give {VALUE_FORMS}") from None
-
-
-def read_count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) <= MOST):
-        raise ValueError(f"{text!r} is not a whole number up to {MOST}")
-    return int(text)
 
 
 def list_limits(using: str, options: Options) -> Report:
