@@ -12,7 +12,8 @@ from django.db.models import F
 from django_reliable_jobs import JobContext, current_job, exponential, task
 from django_reliable_jobs.batches import Batch
 from tests.interrupted_tasks import at_once, stand_at_gate
-from tests.models import Effect, Item
+from tests.interrupted_tasks import touch as leave_word
+from tests.models import Effect, Item, Tally
 
 
 def numbers(most: int) -> Callable[[Any], Iterable[tuple[int, int]]]:
@@ -27,8 +28,8 @@ def numbers(most: int) -> Callable[[Any], Iterable[tuple[int, int]]]:
 
 @task(max_attempts=1000, backoff=at_once)
 def touch_all(size: int = 500, pause: float = 0) -> dict[str, int]:
-    """Count in each item that it was touched; twice would show."""
-    batches = current_job().batches(Item.objects.all(), size=size)
+    """Count in each row that it was touched; twice would show."""
+    batches = current_job().batches(Tally.objects.all(), size=size)
     for batch in batches:
         with batch:
             batch.rows.update(touched=F("touched") + 1)
@@ -81,26 +82,22 @@ def in_portions(max_run_time: float = 0, size: int = 10) -> int:
 
 
 @task(max_attempts=3, backoff=at_once)
-def touch_after_gate(folder: str, size: int = 10) -> str:
-    """The first claim stands at the gate inside its second batch, with its writes done."""
+def touch_at_gate(folder: str, when: str, size: int = 10) -> str:
+    """The first claim stands at the gate inside its second batch, before or after its writes."""
     job = current_job()
-    for number, batch in enumerate(job.batches(Item.objects.all(), size=size)):
-        with batch:
-            touch(batch)
-            if job.claims == 1 and number == 1:
-                stand_at_gate(folder)
+    try:
+        for number, batch in enumerate(job.batches(Tally.objects.all(), size=size)):
+            with batch:
+                is_gate = job.claims == 1 and number == 1
+                if is_gate and when == "before":
+                    stand_at_gate(folder)
+                batch.rows.update(touched=F("touched") + 1)
+                if is_gate and when == "after":
+                    stand_at_gate(folder)
+    except BaseException as error:
+        leave_word(folder, f"claim {job.claims} caught", type(error).__name__)
+        raise
     return f"claim {job.claims}"
-
-
-@task(max_attempts=3)
-def slowly(pause: float = 0.02, size: int = 1) -> int:
-    """Go through the items slowly, and tell of each."""
-    job = current_job()
-    for batch in job.batches(Item.objects.all(), size=size):
-        with batch:
-            touch(batch)
-        time.sleep(pause)
-    return job.claims
 
 
 @task(takes_context=True, max_attempts=2, backoff=exponential(first=0, maximum=0, jitter=0))

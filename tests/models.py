@@ -69,6 +69,15 @@ class SpecialItem(Item):
     note = models.CharField(max_length=50, default="")
 
 
+class Tally(models.Model):
+    """A row that counts how often it was touched, made by the hundred thousand."""
+
+    touched = models.IntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"#{self.pk}: {self.touched}"
+
+
 class Span(models.Model):
     """From when to when an attempt was seen to run, by the database's clock."""
 

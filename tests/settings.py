@@ -15,6 +15,7 @@ RELIABLE_JOBS = {
         "tests.interrupted_tasks",
         "tests.hostile_tasks",
         "tests.limited_tasks",
+        "tests.batch_tasks",
         "tests.step_tasks",
     ],
     **json.loads(os.environ.get("TESTS_RELIABLE_JOBS", "{}")),
