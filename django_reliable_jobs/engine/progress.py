@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from django_reliable_jobs.arguments import without_bad_characters
+from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine.transaction import short_transaction
 from django_reliable_jobs.models import Job, Progress
 
-LOCK_SECONDS = 1.0  # somebody who holds the table may cost a report, but not the lease
+LOCK_LEASES = 0.05  # of a lease, to wait for a lock: somebody who holds the table may cost a report, but no lease
 
 WRITE = """
 INSERT INTO django_reliable_jobs_progress AS progress
@@ -47,7 +48,7 @@ class Report(NamedTuple):
 
 def write(using: str, reports: Sequence[Report]) -> None:
     """Write what these attempts have said of themselves, all in one statement."""
-    with short_transaction(using, lock_timeout=LOCK_SECONDS) as cursor:
+    with short_transaction(using, lock_timeout=settings.LEASE_SECONDS * LOCK_LEASES) as cursor:
         cursor.execute(
             WRITE,
             {
