@@ -225,7 +225,7 @@ class RunningStep:
 
     def _next(self, **changes: Any) -> StepRecord:
         took = time.monotonic() - self._started
-        return self._record._replace(tries=self._record.tries + 1, took=took, **changes)
+        return self._record._replace(**{"tries": self._record.tries + 1, "took": took, "error": None, **changes})
 
     def _dump(self, result: Any) -> str:
         task = self._context.task_name

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import transaction
+from asgiref.sync import sync_to_async
+from django.db import connection, transaction
 
 from django_reliable_jobs import Cancel, Fail, Retry, Snooze, exponential, sleep, step, task, wait_for_event
 from django_reliable_jobs.exceptions import EventTimeout, StepFailed
@@ -111,6 +112,28 @@ def takes_another_way() -> str:
         step("other way", leaves, "other way")
         return "other"
     return "first"
+
+
+@task()
+def gives_up_a_slow_step(seconds: float) -> str:
+    step("before", leaves, "before")
+    try:
+        step("slow", sleeps_in_the_database, timeout=seconds, max_attempts=2, backoff=AT_ONCE)
+    except StepFailed:
+        return "gave up"
+    return "was patient"
+
+
+def sleeps_in_the_database() -> None:
+    leave_effect("slow")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(60)")
+
+
+@task()
+async def waits_in_a_coroutine(name: str) -> list[Any]:
+    kept = await sync_to_async(step)("once", leaves, "once", "kept")
+    return [kept, await sync_to_async(wait_for_event)(name)]
 
 
 killing.install()

@@ -17,7 +17,8 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from django_reliable_jobs.admin.read_only import ReadOnly, ReadOnlyAdmin
-from django_reliable_jobs.engine import inspection
+from django_reliable_jobs.admin.steps import StepInline
+from django_reliable_jobs.engine import history, inspection
 from django_reliable_jobs.engine.inspection import WIDE_COLUMNS, as_local
 from django_reliable_jobs.models import Attempt, Job
 
@@ -108,8 +109,10 @@ class JobAdmin(ReadOnlyAdmin):
         return NarrowList
 
     def get_inlines(self, request: HttpRequest, obj: Job | None = None) -> list[Any]:
-        has_attempts = obj is not None and obj.attempts.exists()
-        return [AttemptInline] if has_attempts else []
+        if obj is None:
+            return []
+        has_steps = history.find_steps(obj.checkpoints.all(), obj.pk, obj.run).exists()
+        return [*([StepInline] if has_steps else []), *([AttemptInline] if obj.attempts.exists() else [])]
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Job], search_term: str

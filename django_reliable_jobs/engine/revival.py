@@ -23,6 +23,14 @@ WITH mine AS MATERIALIZED (
      ORDER BY id FOR NO KEY UPDATE
 ), withdrawn AS (
     DELETE FROM django_reliable_jobs_cancelrequest WHERE job_id IN (SELECT id FROM mine)
+), last_step AS (
+    SELECT DISTINCT ON (job.id) saved.id, saved.state
+      FROM mine JOIN django_reliable_jobs_job job ON job.id = mine.id
+      JOIN django_reliable_jobs_checkpoint saved ON saved.job_id = job.id AND saved.run = job.run
+     WHERE saved.kind <> 'checkpoint' ORDER BY job.id, saved.id DESC
+), tried_anew AS (
+    DELETE FROM django_reliable_jobs_checkpoint saved USING last_step
+     WHERE saved.id = last_step.id AND last_step.state = 'failed'
 )
 UPDATE django_reliable_jobs_job job
    SET status = 'READY', run_after = {_NOW}, finished_at = NULL, result = NULL, reason = NULL, losses = 0,
@@ -45,8 +53,9 @@ def revive(using: str, job_ids: Sequence[int], *, from_start: bool = False) -> R
     """Make ended jobs READY again, with all their attempts; a retry that waits becomes due now. Others stay as they
     are.
 
-    They go on from their checkpoints. `from_start`, and for those that have succeeded: a new run begins, in which no
-    checkpoint, step or idempotency key of an earlier one answers.
+    They go on from their checkpoints; if the last step failed for good, or the last wait was given up, it is tried anew.
+    `from_start`, and for those that have succeeded: a new run begins, in which no checkpoint, step or idempotency key
+    of an earlier one answers.
     """
     revived: list[int] = []
     duplicates: list[int] = []

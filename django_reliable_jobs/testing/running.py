@@ -104,7 +104,7 @@ class _Drain:
 
 def _next_due(using: str) -> datetime | None:
     """Return when the next job is due that waits for its time only."""
-    due = Job.objects.using(using).filter(status=Job.Status.SCHEDULED).aggregate(due=Min("run_after"))["due"]
+    due = Job.objects.using(using).filter(status__in=("SCHEDULED", "WAITING")).aggregate(due=Min("run_after"))["due"]
     return due if due is None or isinstance(due, datetime) else None
 
 

@@ -74,6 +74,11 @@ class TestSleep:
         run_jobs()
         assert row(job).status == "DEAD"
 
+    def test_the_clock_of_a_test_goes_on_to_its_end(self) -> None:
+        job = step_tasks.naps.enqueue(3 * 86_400)
+        run_jobs(until=timedelta(days=4))
+        assert row(job).result == "rested"
+
     def test_its_length_is_decided_once(self) -> None:
         spans = iter([10, 1000])
         job = run(lambda: sleep("nap", next(spans)))

@@ -17,6 +17,7 @@ from django_reliable_jobs.management.jobs.scheduling import add_backfill, add_sy
 from django_reliable_jobs.management.jobs.showing import add_show
 from django_reliable_jobs.management.jobs.status import add_status
 
+from django_reliable_jobs.management.jobs.steps import add_emit
 VERBS = (
     add_status,
     add_check,
@@ -28,6 +29,7 @@ VERBS = (
     add_resume,
     add_limits,
     add_limit,
+    add_emit,
     add_prune,
     add_sync_schedules,
     add_backfill,

@@ -8,13 +8,14 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from django_reliable_jobs.engine import inspection, obstacles
+from django_reliable_jobs.engine import history, inspection, obstacles, progress
 from django_reliable_jobs.engine.inspection import WorkerStatus, as_local
 from django_reliable_jobs.management.jobs.arguments import Options, Verbs, add_verb, count, job_id
 from django_reliable_jobs.management.jobs.listing import columns_of
 from django_reliable_jobs.management.jobs.moments import moment_from, span
 from django_reliable_jobs.management.jobs.report import Report, printable, printable_lines
-from django_reliable_jobs.models import Attempt, CancelRequest, Job
+from django_reliable_jobs.management.jobs.steps import step_data, step_lines
+from django_reliable_jobs.models import Attempt, CancelRequest, Job, Progress
 
 _ALSO = (
     *("args", "kwargs", "result", "reason", "claims", "losses", "run", "first_started_at", "expires_at"),
@@ -44,12 +45,17 @@ def show(using: str, options: Options) -> Report:
     waits = obstacles.explain_waiting(using, job)
     worker, request = _worker_of(using, job), inspection.find_cancel_request(using, job.pk)
     return Report(
+    standing = progress.standing_of(using, job)
+    came_to = progress.of_claims(using, job.pk, [each.claim for each in attempts])
+    steps, now = history.steps_of(using, job), inspection.now(using)
         data={
             **_data(job),
             "worker": None if worker is None else f"{worker.host}:{worker.pid}",
             "cancel_requested": None if request is None else request.reason,
             "waits_because": waits,
             "attempts": [{name: getattr(each, name) for name in _ATTEMPT} for each in attempts[:limit]],
+            **progress_data(standing),
+            "steps": step_data(steps),
             "has_older_attempts": len(attempts) > limit,
         },
         lines=[
@@ -58,7 +64,9 @@ def show(using: str, options: Options) -> Report:
             *_fields(job, inspection.now(using)),
             *_now_running(job, worker, request),
             *_waiting_lines(waits),
-            *_attempt_lines(attempts, limit),
+            *progress_lines(job, standing, now),
+            *step_lines(steps, job.run, now),
+            *_attempt_lines(attempts, limit, came_to),
         ],
     )
 

@@ -1,0 +1,64 @@
+"""The run of a job as a list of steps, for people. Writes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import QuerySet
+
+from django_reliable_jobs import clock
+from django_reliable_jobs.engine.transaction import engine_cursor
+from django_reliable_jobs.models import Checkpoint, Job
+
+_NOW = "coalesce(%(moment)s::timestamptz, statement_timestamp())"
+
+
+@dataclass(frozen=True)
+class StepStatus:
+    """One step, sleep or wait of a run. `took` is from its begin to its end, whatever lay between its tries."""
+
+    name: str
+    kind: str
+    state: str  # done | trying (it failed, and is tried again) | waiting | failed
+    tries: int | None
+    since: datetime
+    took: timedelta | None  # None: it is not over
+    until: datetime | None
+    result: Any
+    error: str | None
+
+
+def steps_of(using: str, job: Job, *, run: int | None = None) -> list[StepStatus]:
+    """Return the steps of a run, the current one if none is named, in their order."""
+    rows = find_steps(Checkpoint.objects.using(using), job.pk, job.run if run is None else run)
+    with engine_cursor(using) as cursor:
+        cursor.execute(f"SELECT {_NOW}", {"moment": clock.moment()})
+        now = cursor.fetchone()[0]
+    return [status_of(row, now) for row in rows]
+
+
+def find_steps(checkpoints: QuerySet[Checkpoint], job_id: int, run: int) -> QuerySet[Checkpoint]:
+    """Narrow to the steps of a run, in their order."""
+    return checkpoints.filter(job_id=job_id, run=run).exclude(kind=Checkpoint.Kind.CHECKPOINT).order_by("pk")
+
+
+def status_of(row: Checkpoint, now: datetime) -> StepStatus:
+    """Return a row of the history as it is now."""
+    state, ended = row.state, row.saved_at
+    if row.kind == Checkpoint.Kind.SLEEP and row.until is not None and row.until <= now:
+        state, ended = Checkpoint.State.DONE.value, row.until
+    since = row.started_at or row.saved_at
+    is_over = state in (Checkpoint.State.DONE, Checkpoint.State.FAILED)
+    return StepStatus(
+        name=row.name,
+        kind=row.kind,
+        state=str(state),
+        tries=row.tries,
+        since=since,
+        took=ended - since if is_over else None,
+        until=row.until,
+        result=row.value,
+        error=row.error,
+    )
