@@ -29,6 +29,13 @@ def emit_event(name: str, payload: Any = None, *, using: str | None = None) -> b
     return events.emit(name, payload, using=using)
 
 
+async def aemit_event(name: str, payload: Any = None, *, using: str | None = None) -> bool:
+    """Do what `emit_event` does, from a coroutine."""
+    from asgiref.sync import sync_to_async
+
+    return await sync_to_async(emit_event)(name, payload, using=using)
+
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -43,6 +50,7 @@ __all__ = [
     "Retry",
     "Snooze",
     "Task",
+    "aemit_event",
     "current_job",
     "emit_event",
     "exponential",

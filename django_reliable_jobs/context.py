@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from django_reliable_jobs.exceptions import Interruption, JobTimeout, LeaseLost, Stopping
 from django_reliable_jobs.progress import Progress
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     M = TypeVar("M", bound=Model)
     T = TypeVar("T")
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 StopReason = Literal["shutdown", "cancel", "timeout", "step", "lost"]
 
@@ -112,6 +115,27 @@ class JobContext:
         """Return the value that this run of the job saved last under `name`, in any attempt, or `default`."""
         return self._port.load(name, default)
 
+    async def asave_checkpoint(self, name: str, value: Any) -> None:
+        """Save a checkpoint from a coroutine, in a transaction of its own. With your writes: `afenced`."""
+        await _in_thread(self.save_checkpoint, name, value)
+
+    async def aload_checkpoint(self, name: str, default: Any = None) -> Any:
+        """Do what `load_checkpoint` does, from a coroutine."""
+        return await _in_thread(self.load_checkpoint, name, default)
+
+    async def afenced(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a plain function inside `fenced()`, from a coroutine, and return what it returns.
+
+        Django's transactions belong to one thread, so what is to commit together is written by one plain function; it
+        may save checkpoints too.
+        """
+
+        def call() -> R:
+            with self.fenced():
+                return function(*args, **kwargs)
+
+        return await _in_thread(call)
+
     def progress(self, done: int, total: int | None = None, message: str | None = None) -> None:
         """Tell how far the job has come; a total or message that is left out stays as it was.
 
@@ -168,6 +192,12 @@ class JobContext:
         if self.schedule is not None and self.slot is not None:
             origin = f"slot:{self.schedule}:{self.slot.astimezone(UTC).isoformat()}"
         return hashlib.sha256(f"{origin}:{self.run}:{name}".encode()).hexdigest()[:40]
+
+
+async def _in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    from asgiref.sync import sync_to_async
+
+    return await sync_to_async(function)(*args, **kwargs)
 
 
 _current: ContextVar[JobContext | None] = ContextVar("reliable_jobs_current", default=None)

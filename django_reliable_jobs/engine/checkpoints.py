@@ -19,6 +19,7 @@ from django_reliable_jobs.conf import settings
 from django_reliable_jobs.context import JobContext
 from django_reliable_jobs.engine.transaction import LIMIT_IDLE, around, engine_cursor, open_blocks
 from django_reliable_jobs.exceptions import InvalidBatches, LeaseLost
+from django_reliable_jobs.sync_only import refuse_on_event_loop
 
 # Found by id, and its status looked at afterwards, as in lifecycle.SUCCEED.
 MINE = """
@@ -60,17 +61,20 @@ class AttemptPort:
     @contextmanager
     def fenced(self) -> Iterator[None]:
         """Run a block in a transaction that takes the fence last, before it commits."""
+        refuse_on_event_loop("context.fenced()", "`await context.afenced(write, …)` with a plain function that writes")
         with transaction.atomic(using=self._using):
             yield
             self._write(FENCE)
 
     def save(self, name: str, value: Any) -> None:
         """Save a checkpoint in the current transaction, or in one of its own."""
+        refuse_on_event_loop("context.save_checkpoint()", "`await context.asave_checkpoint(…)`")
         text = arguments.dump_checkpoint(name, value, task=self._task, max_bytes=settings.MAX_RESULT_BYTES)
         self._write(SAVE, name=name, value=text)
 
     def load(self, name: str, default: Any) -> Any:
         """Return the value of a checkpoint of this run, or `default`."""
+        refuse_on_event_loop("context.load_checkpoint()", "`await context.aload_checkpoint(…)`")
         with engine_cursor(self._using) as cursor:
             cursor.execute(LOAD, {**self._key, "name": name})
             row = cursor.fetchone()

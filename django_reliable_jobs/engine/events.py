@@ -8,6 +8,7 @@ from django_reliable_jobs import arguments, clock
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine.transaction import default_database, engine_cursor
 from django_reliable_jobs.engine.wakeup import NOTIFY_ANY_IDLE
+from django_reliable_jobs.sync_only import refuse_on_event_loop
 
 PRUNE_BATCH = 1000
 PRUNE_BATCHES = 10
@@ -36,6 +37,7 @@ DELETE FROM django_reliable_jobs_event WHERE id IN (SELECT id FROM old)
 
 def emit(name: str, payload: Any, *, using: str | None) -> bool:
     """Insert an event in the caller's transaction. See `django_reliable_jobs.emit_event`."""
+    refuse_on_event_loop("emit_event()", "`await aemit_event(…)`")
     text = arguments.dump_payload(name, payload, max_bytes=settings.MAX_RESULT_BYTES)
     with engine_cursor(using or default_database()) as cursor:
         cursor.execute(EMIT, {"name": name, "payload": text, "moment": clock.moment()})

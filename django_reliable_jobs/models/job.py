@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
-from typing import Any
 
 from django.db import models
 from django.db.models import F, Func, Q, Value
 from django.db.models.functions import Coalesce, Now
 from django.utils.translation import gettext_lazy as _
 
-from django_reliable_jobs.exceptions import JobFailed
+from django_reliable_jobs.models import awaiting
 
 # Jobs with the same keys of limits stand in one line. The claim of limited jobs writes the same expression.
 # Its keywords stand in the order of the alphabet, as migrations write them: two orders are two expressions to Django.
@@ -82,6 +80,7 @@ class Job(models.Model):
     meta = models.JSONField(_("meta"), null=True)
     compensation = models.CharField(_("compensation"), max_length=8, choices=Compensation, db_default=Compensation.NONE)
 
+    wait, await_result = awaiting.wait, awaiting.await_result
     created = True  # False on the job that enqueue() found instead of inserting one
 
     class Meta:
@@ -173,33 +172,6 @@ class Job(models.Model):
     @property
     def has_ended(self) -> bool:
         return self.status in self.ENDED
-
-    def wait(self, timeout: float | timedelta | None = None) -> Any:
-        """Wait until the job has ended and return its result; for scripts and tests.
-
-        Raises JobFailed if it ended without success, TimeoutError after `timeout` (seconds or timedelta). Inside a
-        transaction the job can't be seen by a worker yet, so that waiting there raises RuntimeError.
-        """
-        from django.db import connections
-
-        if connections[self._state.db or "default"].in_atomic_block:
-            raise RuntimeError(
-                "job.wait() inside a transaction would wait for ever: no worker sees the job before COMMIT"
-            )
-        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-        deadline = None if seconds is None else time.monotonic() + seconds
-        pause = 0.005
-        while True:
-            self.refresh_from_db()
-            if self.has_ended:
-                break
-            if deadline is not None and time.monotonic() >= deadline:
-                raise TimeoutError(f"job {self.pk} of task {self.task} is still {self.status} after {seconds} s")
-            time.sleep(pause)
-            pause = min(pause * 1.5, 0.25)
-        if self.status != self.Status.SUCCEEDED:
-            raise JobFailed(self)
-        return self.result
 
 
 class Attempt(models.Model):
@@ -311,6 +283,13 @@ class Progress(models.Model):
 
     def __str__(self) -> str:
         return f"#{self.job_id}: {self.done}" + ("" if self.total is None else f" of {self.total}")
+
+    @property
+    def time_left(self) -> timedelta | None:
+        """How long the rest takes at the present rate; None if nobody can say."""
+        if not self.total or not self.rate:
+            return None
+        return timedelta(seconds=min(max(self.total - self.done, 0) / self.rate, 1e9))
 
 
 class CancelRequest(models.Model):
