@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
-from django_reliable_jobs import declaration
+from django_reliable_jobs import declaration, signals
 from django_reliable_jobs.exceptions import InvalidArguments
 from django_reliable_jobs.sync_only import refuse_on_event_loop
 from django_reliable_jobs.task_options import Choices
@@ -61,6 +61,7 @@ class Placement(Generic[P, R]):
         job = enqueue.enqueue(self, args, kwargs)
         for listener in _listeners.get():
             listener([job])
+        self._announce([job])
         return job
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
@@ -77,7 +78,14 @@ class Placement(Generic[P, R]):
         jobs = enqueue.enqueue_many(self, calls)
         for listener in _listeners.get() if jobs else ():
             listener(jobs)
+        self._announce(jobs)
         return jobs
+
+    def _announce(self, jobs: Iterable[Job]) -> None:
+        if signals.enqueued.receivers:
+            for job in jobs:
+                if job.created:
+                    signals.send(signals.enqueued, self.task, job=job, using=job._state.db)
 
     async def aenqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
         """See `Task.aenqueue_many`."""

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django_reliable_jobs import Cancel, Fail, JobContext, Retry, Snooze, current_job, exponential, task
+from django_reliable_jobs.models import Job
 from tests.models import Effect
 
 
@@ -177,3 +178,16 @@ def expires_between_attempts() -> int:
 def watched(fail: bool = False) -> None:
     if fail:
         raise ValueError("it broke")
+
+
+@task(atomic=True)
+def atomic_nothing() -> None:
+    pass
+
+
+@task()
+def replaced_while_it_runs() -> None:
+    """In its first claim, be taken back by somebody."""
+    job = current_job()
+    if job.claims == 1:
+        Job.objects.filter(pk=job.id).update(status="READY", attempt=0, token=1)

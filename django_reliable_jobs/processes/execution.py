@@ -15,7 +15,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from django_reliable_jobs import arguments, clock, registry
+from django_reliable_jobs import arguments, clock, registry, signals
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.context import JobContext, StopFlag, entered
 from django_reliable_jobs.engine import atomic
@@ -90,6 +90,8 @@ def execute(
     port = port_of(task, job, using)
     context = context_of(job, flag, using, port, progress or Progress())
     try:
+        if signals.started.receivers:
+            signals.send(signals.started, task, context=context)
         outcome = _perform(task, job, context, port, call)
     except BaseException as error:
         with suppress(Exception):

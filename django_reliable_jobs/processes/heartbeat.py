@@ -43,6 +43,7 @@ class Heartbeat(Loop):
             asked = heartbeat.cancel_requests(worker.using, identity)
             worker.recorder.flag(asked, "cancel")
             write_progress(worker.using, [(held.job, held.progress) for held in running])
+        worker.tally.flush_if_due()
         return min(TURN_SECONDS, settings.LEASE_SECONDS / 3)
 
     def _renew(self, identity: int, now: float) -> None:

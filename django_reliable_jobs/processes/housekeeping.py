@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine import claim, events, limited, limits, maintenance, waits
+from django_reliable_jobs.engine import claim, counters, events, limited, limits, maintenance, waits
 from django_reliable_jobs.processes.loop import Loop
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class Housekeeping(Loop):
             maintenance.resume_queues(using)
             limits.declare(using, missing_only=True)
             limits.prune_paces(using)
+            counters.prune(using)
             waits.wake_all(using)
             events.prune(using)
             maintenance.prune(using, batches=PRUNE_BATCHES)

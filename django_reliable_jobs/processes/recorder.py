@@ -30,10 +30,18 @@ class Recorder:
     Used by the worker's own thread; the heartbeat only reads `tokens` and raises flags.
     """
 
-    def __init__(self, using: str, worker: str, *, on_settled: Callable[[Collection[int]], None]) -> None:
+    def __init__(
+        self,
+        using: str,
+        worker: str,
+        *,
+        on_settled: Callable[[Collection[int]], None],
+        on_written: Callable[[Sequence[HeldJob]], None] = lambda written: None,
+    ) -> None:
         self.using = using
         self.worker = worker
         self._on_settled = on_settled  # told the tokens of jobs that this process has nothing more to do with
+        self._on_written = on_written  # told the jobs whose ending is committed
         self._held: dict[int, HeldJob] = {}
         self._ended: list[HeldJob] = []  # the held whose ending waits to be written
         self._not_before: dict[int, float] = {}  # when to try an ending again that could not be written
@@ -94,6 +102,8 @@ class Recorder:
             self._forget([held.job.token])
         else:
             self._ended.append(held)
+            if held.outcome is not None:
+                self._on_written([held])
 
     def flag(self, tokens: Collection[int] | None, reason: StopReason, *, insists: bool = True) -> None:
         """Ask jobs (None: all) to end. The first reason stays, but a lost lease goes before all others."""
@@ -178,7 +188,10 @@ class Recorder:
 
     def settle(self, endings: Sequence[Ending], written: set[int]) -> None:
         """Forget what was written; find out about the rest: try again what is locked, drop what was replaced."""
-        self._forget([each.token for each in endings if each.job_id in written])
+        tokens = [each.token for each in endings if each.job_id in written]
+        done = [held for token in tokens if (held := self._held.get(token)) is not None]
+        self._forget(tokens)
+        self._on_written(done)
         if len(written) == len(endings):
             return
         missing = [each for each in endings if each.job_id not in written]

@@ -80,6 +80,7 @@ class Shutdown:
         self._try(grace, self._recorder.record_others)
         if cut:
             logger.warning("worker %s gave back jobs that still ran: %s", worker.identity, cut)
+        self._try(grace, worker.tally.flush)
         self._try(grace, lambda: heartbeat.deregister(worker.using, worker.identity.id))
         connections.close_all()
         return cut if self._recorder.is_empty else max(cut, 1)

@@ -13,7 +13,7 @@ from django.db import Error as DatabaseError
 from django.db import InterfaceError, InternalError, OperationalError
 
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine import heartbeat, limits
+from django_reliable_jobs.engine import counters, heartbeat, limits
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.wakeup import ANY_QUEUE
 from django_reliable_jobs.processes import connections
@@ -29,6 +29,7 @@ from django_reliable_jobs.processes.pool import HeldJob, Pool
 from django_reliable_jobs.processes.queues import QueueOrder
 from django_reliable_jobs.processes.recorder import Recorder
 from django_reliable_jobs.processes.shutdown import Shutdown
+from django_reliable_jobs.processes.tally import Tally
 from django_reliable_jobs.processes.vitals import Vitals
 
 logger = logging.getLogger("django_reliable_jobs")
@@ -66,7 +67,8 @@ class Worker:
         self.jobs_left = max_jobs
         self.identity = heartbeat.new_identity(socket.gethostname(), os.getpid())
         self.vitals = vitals or Vitals.of_one()
-        self.recorder = Recorder(using, str(self.identity), on_settled=self.vitals.settled)
+        self.tally = Tally(using)
+        self.recorder = Recorder(using, str(self.identity), on_settled=self.vitals.settled, on_written=self.tally.add)
         self.stops_asked = 0
         self._burst = burst
         self._max_memory = max_memory
@@ -279,6 +281,7 @@ class Worker:
     def _register(self) -> None:
         limits.declare(self.using)
         heartbeat.register(
+        counters.declare(self.using)
             self.using,
             self.identity,
             queues=self.queues.names,
