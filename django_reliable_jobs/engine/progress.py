@@ -7,12 +7,15 @@ replaced attempt writes is never seen.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
 
+from django_reliable_jobs import batches
 from django_reliable_jobs.arguments import without_bad_characters
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine.transaction import short_transaction
-from django_reliable_jobs.models import Job, Progress
+from django_reliable_jobs.models import Checkpoint, Job, Progress
 
 LOCK_LEASES = 0.05  # of a lease, to wait for a lock: somebody who holds the table may cost a report, but no lease
 
@@ -76,3 +79,52 @@ def of_claims(using: str, job_id: int, claims: Sequence[int]) -> dict[int, Progr
     """Return how far each of these attempts had come, by claim."""
     rows = Progress.objects.using(using).filter(job_id=job_id, claim__in=list(claims))
     return {row.claim: row for row in rows}
+
+
+@dataclass(frozen=True)
+class Loop:
+    """How far `context.batches()` has come in the present run of a job, by its checkpoint."""
+
+    name: str
+    done: int
+    total: int | None
+    skipped: int
+    after: Any  # the cursor
+    saved_at: datetime
+    faults: list[dict[str, str]]  # the first of the skipped items: what, and why
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a job is: what its last attempt said, and what is kept for the next one."""
+
+    progress: Progress | None
+    loops: list[Loop]
+    checkpoint: str | None  # the name of the one that was saved last in this run
+    saved_at: datetime | None
+
+
+def standing_of(using: str, job: Job) -> Standing:
+    """Return how far a job is, or was when it ended."""
+    saved = Checkpoint.objects.using(using).filter(job_id=job.pk, run=job.run)
+    last = saved.order_by("-saved_at").values_list("name", "saved_at").first() or (None, None)
+    return Standing(of_job(using, job), _loops(saved.filter(name__startswith=batches.PREFIX)), *last)
+
+
+def _loops(saved: Any) -> list[Loop]:
+    rows = {row.name: row for row in saved.order_by("saved_at")}
+    loops = []
+    for name, row in rows.items():
+        if not isinstance(row.value, dict) or "after" not in row.value:
+            continue
+        faults = rows.get(name + batches.SKIPPED)
+        told: dict[str, Any] = {key: row.value.get(key) for key in ("done", "total", "skipped", "after")}
+        loops.append(
+            Loop(
+                name=name.removeprefix(batches.PREFIX),
+                **told,
+                saved_at=row.saved_at,
+                faults=[] if faults is None else faults.value,
+            )
+        )
+    return loops

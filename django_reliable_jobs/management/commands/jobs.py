@@ -12,24 +12,26 @@ from django_reliable_jobs.management.jobs.checking import add_check
 from django_reliable_jobs.management.jobs.limiting import add_limit, add_limits
 from django_reliable_jobs.management.jobs.listing import add_list
 from django_reliable_jobs.management.jobs.pausing import add_pause, add_resume
+from django_reliable_jobs.management.jobs.progress import add_watch
 from django_reliable_jobs.management.jobs.report import Report
 from django_reliable_jobs.management.jobs.scheduling import add_backfill, add_sync_schedules
 from django_reliable_jobs.management.jobs.showing import add_show
 from django_reliable_jobs.management.jobs.status import add_status
-
 from django_reliable_jobs.management.jobs.steps import add_emit
+
 VERBS = (
     add_status,
     add_check,
     add_list,
     add_show,
+    add_watch,
     add_retry,
     add_cancel,
     add_pause,
     add_resume,
+    add_emit,
     add_limits,
     add_limit,
-    add_emit,
     add_prune,
     add_sync_schedules,
     add_backfill,
@@ -50,12 +52,17 @@ class Command(BaseCommand):
             self.stderr.write(self.full_help())
             raise CommandError("Name a verb: manage.py jobs status", returncode=2)
         width = shutil.get_terminal_size().columns if self.stdout.isatty() else None
-        report = _answer(_database(options["database"]), {**options, "width": width})
+        report = _answer(_database(options["database"]), {**options, "width": width, "say": self._say})
         lines = [report.as_json()] if options["json"] else report.lines
         if lines:
             self.stdout.write("\n".join(lines))
         if report.failure:
             raise CommandError(report.failure, returncode=report.exit_code)
+
+    def _say(self, text: str) -> None:
+        """Write what can't wait until all is known."""
+        self.stdout.write(text, ending="")
+        self.stdout.flush()
 
 
 def _answer(using: str, options: dict[str, Any]) -> Report:

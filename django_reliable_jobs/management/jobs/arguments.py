@@ -58,6 +58,16 @@ def count(text: str) -> int:
     return number
 
 
+def seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0.01 <= number <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0.01 to 3600")
+    return number
+
+
 def queue_name(text: str) -> str:
     try:
         return Declaration("jobs").queue_name(text)

@@ -13,6 +13,7 @@ from django_reliable_jobs.engine.inspection import WorkerStatus, as_local
 from django_reliable_jobs.management.jobs.arguments import Options, Verbs, add_verb, count, job_id
 from django_reliable_jobs.management.jobs.listing import columns_of
 from django_reliable_jobs.management.jobs.moments import moment_from, span
+from django_reliable_jobs.management.jobs.progress import as_text, progress_data, progress_lines
 from django_reliable_jobs.management.jobs.report import Report, printable, printable_lines
 from django_reliable_jobs.management.jobs.steps import step_data, step_lines
 from django_reliable_jobs.models import Attempt, CancelRequest, Job, Progress
@@ -44,24 +45,24 @@ def show(using: str, options: Options) -> Report:
     attempts = inspection.find_attempts(using, job.pk, limit=limit + 1)
     waits = obstacles.explain_waiting(using, job)
     worker, request = _worker_of(using, job), inspection.find_cancel_request(using, job.pk)
-    return Report(
     standing = progress.standing_of(using, job)
     came_to = progress.of_claims(using, job.pk, [each.claim for each in attempts])
     steps, now = history.steps_of(using, job), inspection.now(using)
+    return Report(
         data={
             **_data(job),
             "worker": None if worker is None else f"{worker.host}:{worker.pid}",
             "cancel_requested": None if request is None else request.reason,
             "waits_because": waits,
-            "attempts": [{name: getattr(each, name) for name in _ATTEMPT} for each in attempts[:limit]],
             **progress_data(standing),
             "steps": step_data(steps),
+            "attempts": [{name: getattr(each, name) for name in _ATTEMPT} for each in attempts[:limit]],
             "has_older_attempts": len(attempts) > limit,
         },
         lines=[
             f"Job {job.pk}  {job.status}  {printable(job.task)}",
             "",
-            *_fields(job, inspection.now(using)),
+            *_fields(job, now),
             *_now_running(job, worker, request),
             *_waiting_lines(waits),
             *progress_lines(job, standing, now),
@@ -134,16 +135,18 @@ def _waiting_lines(sentences: list[str]) -> list[str]:
     return ["", "Why it does not run yet", *(f"  - {printable(each)}" for each in sentences)]
 
 
-def _attempt_lines(attempts: list[Attempt], limit: int) -> list[str]:
+def _attempt_lines(attempts: list[Attempt], limit: int, came_to: dict[int, Progress]) -> list[str]:
     if not attempts:
         return []
     lines = ["", "Attempts that did not succeed, newest first"]
     last: Attempt | None = None
     for attempt in attempts[:limit]:
         took, at = span(attempt.duration), as_local(attempt.started_at)
+        told = came_to.get(attempt.claim)
         lines += [
             "",
-            f"  {attempt.number}  {attempt.outcome} after {took}, started {at} on {printable(attempt.worker)}",
+            f"  {attempt.number}  {attempt.outcome} after {took}, started {at} on {printable(attempt.worker)}"
+            + ("" if told is None else f": {as_text(told)}"),
         ]
         error = ": ".join(filter(None, [attempt.error_class, attempt.error_message]))
         lines += [f"     {each}" for each in printable_lines(error)]
