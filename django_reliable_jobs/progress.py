@@ -97,3 +97,9 @@ class Progress:
 def _check(name: str, value: int) -> None:
     if not isinstance(value, int) or not 0 <= value <= MOST:
         raise TypeError(f"progress: {name} is a whole number from 0 on, not {value!r:.80}")
+
+
+def in_words(done: int, total: int | None, skipped: int) -> str:
+    """Return how far a job is: 4,520 of 10,000 done, 3 skipped."""
+    of = "" if total is None else f" of {total:,}"
+    return f"{done:,}{of} done" + (f", {skipped:,} skipped" if skipped else "")

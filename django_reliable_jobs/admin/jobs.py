@@ -16,6 +16,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
+from django_reliable_jobs.admin import progress
 from django_reliable_jobs.admin.read_only import ReadOnly, ReadOnlyAdmin
 from django_reliable_jobs.admin.steps import StepInline
 from django_reliable_jobs.engine import history, inspection
@@ -101,12 +102,16 @@ class JobAdmin(ReadOnlyAdmin):
         (_("Moments"), {"fields": ("enqueued", "due", "started", "finished", "expires")}),
     )
     readonly_fields = (
-        *("arguments", "keyword_arguments", "returned", "attempts"),
+        *("how_far", "arguments", "keyword_arguments", "returned", "attempts"),
         *("enqueued", "due", "started", "finished", "expires"),
     )
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return NarrowList
+
+    def get_fieldsets(self, request: HttpRequest, obj: Job | None = None) -> Any:
+        told = ((_("Progress"), {"fields": ("how_far",)}),) if obj is not None and progress.has_told(obj) else ()
+        return (*self.fieldsets[:1], *told, *self.fieldsets[1:])
 
     def get_inlines(self, request: HttpRequest, obj: Job | None = None) -> list[Any]:
         if obj is None:
@@ -124,6 +129,10 @@ class JobAdmin(ReadOnlyAdmin):
         if term:
             queryset = queryset.filter(Q(task__startswith=term) | Q(task__endswith=f".{term}"))
         return queryset, False
+
+    @admin.display(description=_("how far"))
+    def how_far(self, job: Job) -> SafeString:
+        return progress.how_far(job)
 
     @admin.display(description=_("task"))
     def task_name(self, job: Job) -> SafeString:

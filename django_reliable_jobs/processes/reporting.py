@@ -11,7 +11,7 @@ from django_reliable_jobs.engine import progress
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.progress import Report
 from django_reliable_jobs.processes.errors import sqlstates_of
-from django_reliable_jobs.progress import Progress
+from django_reliable_jobs.progress import Progress, in_words
 
 logger = logging.getLogger("django_reliable_jobs")
 
@@ -46,7 +46,4 @@ def write_progress(using: str, jobs: Iterable[tuple[ClaimedJob, Progress]]) -> N
 def as_text(said_by: Progress) -> str:
     """Return how far a job has come, for a line of the log; empty if it has not said."""
     said = said_by.said
-    if said is None:
-        return ""
-    total = "" if said.total is None else f" of {said.total:,}"
-    return f", {said.done:,}{total} done" + (f", {said.skipped:,} skipped" if said.skipped else "")
+    return "" if said is None else f", {in_words(said.done, said.total, said.skipped)}"

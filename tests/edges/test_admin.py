@@ -164,7 +164,8 @@ class TestJobPage:
     ) -> None:
         job = tasks.fails_until.enqueue(3)
         run_jobs()
-        with django_assert_num_queries(5):  # session, user, job, whether it has attempts, attempts
+        # session, user, job, progress, last checkpoint, batches, whether it has steps, whether attempts, attempts
+        with django_assert_num_queries(9):
             admin_client.get(page_of(job))
 
 

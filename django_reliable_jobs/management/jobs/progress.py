@@ -14,6 +14,7 @@ from django_reliable_jobs.management.jobs.arguments import Options, Verbs, add_v
 from django_reliable_jobs.management.jobs.moments import distance, span
 from django_reliable_jobs.management.jobs.report import Report, printable
 from django_reliable_jobs.models import Job, Progress
+from django_reliable_jobs.progress import in_words
 
 BAR = 24  # characters
 MOST_FAULTS = 10
@@ -91,9 +92,8 @@ def progress_lines(job: Job, standing: Standing, now: datetime) -> list[str]:
 
 
 def as_text(told: Progress) -> str:
-    """Return how far an attempt came: 4,520 of 10,000 done, 3 skipped."""
-    total = "" if told.total is None else f" of {told.total:,}"
-    return f"{told.done:,}{total} done" + (f", {told.skipped:,} skipped" if told.skipped else "")
+    """Return how far an attempt came."""
+    return in_words(told.done, told.total, told.skipped)
 
 
 def _bar(told: Progress) -> str:
