@@ -21,6 +21,12 @@ ALTER TABLE django_reliable_jobs_pace SET (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, fillfactor = 50
 );
 ALTER TABLE django_reliable_jobs_minutecount SET (fillfactor = 70);
+ALTER TABLE django_reliable_jobs_progress SET (
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, fillfactor = 70
+);
+ALTER TABLE django_reliable_jobs_checkpoint SET (
+    autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, fillfactor = 80
+);
 """
 
 RESET = """
@@ -35,6 +41,12 @@ ALTER TABLE django_reliable_jobs_pace RESET (
     autovacuum_vacuum_scale_factor, autovacuum_vacuum_threshold, fillfactor
 );
 ALTER TABLE django_reliable_jobs_minutecount RESET (fillfactor);
+ALTER TABLE django_reliable_jobs_progress RESET (
+    autovacuum_vacuum_scale_factor, autovacuum_vacuum_threshold, fillfactor
+);
+ALTER TABLE django_reliable_jobs_checkpoint RESET (
+    autovacuum_vacuum_scale_factor, autovacuum_vacuum_threshold, fillfactor
+);
 """
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from django_reliable_jobs.models.alert import Alert, Notice
 from django_reliable_jobs.models.counter import MinuteCount, Pulse
 from django_reliable_jobs.models.fleet import Leader, Limit, Pace, Queue, Worker
-from django_reliable_jobs.models.job import Attempt, CancelRequest, Checkpoint, Job, Progress
+from django_reliable_jobs.models.job import Attempt, CancelRequest, Checkpoint, Job
+from django_reliable_jobs.models.progress import Progress
 from django_reliable_jobs.models.schedule import Schedule, Slot, SlotRange
 from django_reliable_jobs.models.workflow import Event, Wait
 
