@@ -10,7 +10,9 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from django_reliable_jobs import Cancel, Fail, JobContext, Retry, Snooze, current_job, exponential, task
+from django.db import connection
+
+from django_reliable_jobs import Cancel, Fail, JobContext, Retry, Snooze, current_job, exponential, signals, task
 from django_reliable_jobs.models import Job
 from tests.models import Effect
 
@@ -191,3 +193,49 @@ def replaced_while_it_runs() -> None:
     job = current_job()
     if job.claims == 1:
         Job.objects.filter(pk=job.id).update(status="READY", attempt=0, token=1)
+
+
+@task()
+def blocks_the_worker(seconds: float) -> None:
+    """Let the worker's own thread sleep when the success of this job is written."""
+
+    def sleep(**_: Any) -> None:
+        time.sleep(seconds)
+
+    signals.succeeded.connect(sleep, weak=False)
+
+
+@task(max_attempts=1)
+def returns_an_object() -> object:
+    return object()
+
+
+@task(max_attempts=1)
+def leaves() -> None:
+    raise SystemExit("it left")
+
+
+@task()
+def echo(*args: Any) -> list[Any]:
+    return list(args)
+
+
+@task(max_attempts=1)
+def snoozes_a_minute() -> None:
+    raise Snooze(60)
+
+
+@task()
+def enqueues_effect(name: str) -> None:
+    effect.enqueue(name)
+
+
+@task()
+def enqueues_itself() -> None:
+    enqueues_itself.enqueue()
+
+
+@task(max_attempts=1)
+def breaks_its_transaction() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 / 0")
