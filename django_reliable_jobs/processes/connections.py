@@ -23,6 +23,8 @@ logger = logging.getLogger("django_reliable_jobs")
 
 IDLE_SECONDS = 10  # a connection idle for longer may have been cut by a firewall or a pooler: it is asked before use
 
+HALT_SECONDS = 1.0  # for the server to hear of a cancel
+
 Shield = Callable[[], AbstractContextManager[None]]
 
 _thread = threading.local()  # of a thread that runs a job: .flag, .shield
@@ -108,6 +110,16 @@ def cut(thread: int) -> bool:
                     end.shutdown(socket.SHUT_RDWR)
                     was_cut = True
     return was_cut
+
+
+def halt(thread: int) -> None:
+    """End what a thread does in the database, and let it do nothing more there: for what must not go on."""
+    for connection in list(_opened.get(thread, {}).values()):
+        raw = connection.connection
+        with suppress(psycopg.Error):  # a query that goes on would hold its locks, whatever becomes of its connection
+            if raw is not None:
+                raw.cancel_safe(timeout=HALT_SECONDS)
+    cut(thread)
 
 
 def guard(flag: StopFlag, shield: Shield) -> int:

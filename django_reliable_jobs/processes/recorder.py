@@ -96,6 +96,8 @@ class Recorder:
             with self._changing:
                 self._abandoned.pop(held.job.token, None)
             return
+        if self._held[held.job.token] is not held:  # it was cut off, and its end is decided
+            return
         if held.progress.said is not None:
             self._told.append(held)
         if held.outcome is None or held.outcome.is_recorded:
@@ -175,16 +177,20 @@ class Recorder:
             self.add_ended(held)
         self.record_others()
 
-    def cut_running(self) -> int:
-        """Take the jobs that still run as ended, by what they are cut off by; return how many.
+    def cut_running(self) -> list[HeldJob]:
+        """Take the jobs that still run as ended, by what they are cut off by; return them.
 
-        To be recorded as the last act before the process exits: nothing runs twice at once.
+        What their threads come to from here on is not heard. To be recorded as the last act before the process exits:
+        nothing runs twice at once.
         """
         running = self.running()
         for held in running:
-            held.ended, held.outcome = time.monotonic(), cut_off(held.job, held.flag)
-            self.add_ended(held)
-        return len(running)
+            cut = HeldJob(held.job)
+            cut.started, cut.ended, cut.outcome = held.started, time.monotonic(), cut_off(held.job, held.flag)
+            cut.progress = held.progress
+            self.hold([cut])
+            self.add_ended(cut)
+        return running
 
     def settle(self, endings: Sequence[Ending], written: set[int]) -> None:
         """Forget what was written; find out about the rest: try again what is locked, drop what was replaced."""

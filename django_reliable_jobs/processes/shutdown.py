@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from django.db import Error as DatabaseError
@@ -24,6 +27,7 @@ T = TypeVar("T")
 INSIST_SECONDS = 5.0  # before the end of the time allowed, the jobs that still run are pressed
 GRACE_SECONDS = 5.0  # for the last writes
 LAST_SECONDS = 2.0  # of it, for what is given back at the very end
+ANSWER_SECONDS = 5.0  # for the server to say that it has what was given back, while the jobs that were cut go on
 
 
 class Shutdown:
@@ -71,19 +75,34 @@ class Shutdown:
     def _leave(self) -> int:
         worker, grace = self._worker, time.monotonic() + GRACE_SECONDS
         self._try(grace, self._record)
-        worker.stop_parts()
-        grace = max(grace, time.monotonic() + LAST_SECONDS)
+        worker.stop_parts()  # the heartbeat goes on: the lease is to last until all is given back
         worker.collect(timeout=0)  # what the housekeeping had claimed
         self._try(grace, lambda: self._recorder.release(worker.take_back()))
-        # Last: from here on a job that was cut may run elsewhere, and this process has nothing to do but exit.
-        cut = self._recorder.cut_running()
-        self._try(grace, self._recorder.record_others)
-        if cut:
-            logger.warning("worker %s gave back jobs that still ran: %s", worker.identity, cut)
-        self._try(grace, worker.tally.flush)
-        self._try(grace, lambda: heartbeat.deregister(worker.using, worker.identity.id))
+        cut = self._cut(max(grace, time.monotonic() + LAST_SECONDS))
+        # A job that was cut may run elsewhere from here on, and this process has nothing to do but exit.
+        patience = 0.0 if cut else grace
+        with _ends_process_after(ANSWER_SECONDS) if cut else nullcontext():
+            self._try(patience, lambda: heartbeat.deregister(worker.using, worker.identity.id))
+            self._try(patience, worker.tally.flush)
+        worker.stop_heartbeat(timeout=0.0 if cut else 1.0)
         connections.close_all()
         return cut if self._recorder.is_empty else max(cut, 1)
+
+    def _cut(self, grace: float) -> int:
+        """Give back what still runs, once it can do nothing more in the database; return how many jobs that were."""
+        worker, recorder = self._worker, self._recorder
+        cut = recorder.cut_running()
+        _halt([held.thread for held in recorder.in_threads() + cut if held.thread is not None])
+        while not recorder.is_empty and time.monotonic() < grace:
+            self._try(grace, self._give_back if cut else self._record)
+            worker.collect(timeout=0.02)  # what had ended a moment before, and rows that are locked for a moment
+        if cut:
+            logger.warning("worker %s gave back jobs that still ran: %s", worker.identity, len(cut))
+        return len(cut)
+
+    def _give_back(self) -> None:
+        with _ends_process_after(ANSWER_SECONDS):
+            self._record()
 
     def _record(self) -> None:
         self._recorder.record_others()
@@ -101,9 +120,32 @@ class Shutdown:
         while True:
             try:
                 return action()
-            except DatabaseError as error:
+            except (DatabaseError, MemoryError) as error:
                 failures += 1
                 if time.monotonic() + pause_after(failures) > deadline:
                     logger.error("worker %s could not reach the database to its end: %s", self._worker.identity, error)
                     return None
                 self._worker.lost_connection(error, failures)
+
+
+def _halt(threads: Sequence[int]) -> None:
+    halts = [threading.Thread(target=connections.halt, args=[thread], daemon=True) for thread in threads]
+    for halt in halts:
+        halt.start()
+    deadline = time.monotonic() + connections.HALT_SECONDS
+    for halt in halts:
+        halt.join(max(deadline - time.monotonic(), 0.0))
+
+
+@contextmanager
+def _ends_process_after(seconds: float) -> Iterator[None]:
+    """End the process if the block takes longer: on a way that swallows every answer, what was given back may run
+    elsewhere already.
+    """
+    timer = threading.Timer(seconds, os._exit, [1])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

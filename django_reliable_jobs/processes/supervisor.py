@@ -30,7 +30,7 @@ HEALTHY_SECONDS = 10.0  # a child that lived for so long starts its line of quic
 LONGEST_BACKOFF = 30.0
 BURST_TRIES = 3  # for a child of a burst to start at all
 HARD_FACTOR = 1.5  # at so many times --max-memory a child is killed, finished or not
-KILL_AFTER = 10.0  # seconds that a child gets beyond its own shutdown timeout
+KILL_AFTER = 15.0  # seconds that a child gets beyond its own shutdown timeout
 PARENT_PIPE = "RELIABLE_JOBS_PARENT"  # the file descriptor that closes when the supervisor is gone
 
 

@@ -70,6 +70,7 @@ class Worker:
         self.tally = Tally(using)
         self.recorder = Recorder(using, str(self.identity), on_settled=self.vitals.settled, on_written=self.tally.add)
         self.stops_asked = 0
+        self.before_leaving: Callable[[], None] = lambda: None  # while the jobs that are to be cut still run
         self._burst = burst
         self._max_memory = max_memory
         self._exit_code = 0
@@ -299,11 +300,16 @@ class Worker:
                 self.lost_connection(error, failures)
 
     def stop_parts(self) -> None:
-        """End the threads that keep house; the pool ends after the jobs that it runs."""
+        """End the threads that keep house, but the heartbeat; the pool ends after the jobs that it runs."""
         deadline = time.monotonic() + PARTS_SECONDS
-        parts = (self._deadlines, self._housekeeping, self._heartbeat)
+        self.before_leaving()
+        parts = (self._deadlines, self._housekeeping)
         for part in (self._listener, *parts):  # all are told before one is waited for; the listener holds nothing
             part.stop(timeout=0)
         for part in parts:
             part.stop(timeout=max(deadline - time.monotonic(), 0))
         self.pool.stop()
+
+    def stop_heartbeat(self, timeout: float) -> None:
+        """End the last part."""
+        self._heartbeat.stop(timeout)

@@ -21,7 +21,7 @@ from django_reliable_jobs.processes.supervisor import Supervisor, stop_with_pare
 from django_reliable_jobs.processes.vitals import Vitals
 from django_reliable_jobs.processes.worker import Worker
 
-SCHEDULER_SECONDS = 5.0  # to resign
+SCHEDULER_SECONDS = 3.0  # to resign
 
 
 class Command(BaseCommand):
@@ -99,7 +99,10 @@ class Command(BaseCommand):
 
 def _run(options: dict[str, Any]) -> None:
     process = _supervisor(options) if options["processes"] > 1 else _worker(options)
-    scheduler = _start_scheduler(options, process) if isinstance(process, Worker) else None
+    scheduler = None
+    if isinstance(process, Worker):
+        scheduler = _start_scheduler(options, process)
+        process.before_leaving = lambda: _stop_scheduler(scheduler)
 
     def stop(*_: Any) -> None:
         process.request_stop()
