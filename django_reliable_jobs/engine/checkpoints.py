@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.db import transaction
+from django.db import connections, transaction
 
 from django_reliable_jobs import arguments, batches
 from django_reliable_jobs.conf import settings
@@ -99,6 +99,9 @@ class AttemptPort:
             with engine_cursor(self._using) as cursor:
                 cursor.execute(f"SELECT {LIMIT_IDLE}", {"lease": settings.LEASE_SECONDS * BATCH_IDLE_LEASES})
             yield
+        connection = connections[self._using]
+        if connection.queries_logged and not connection.force_debug_cursor:
+            connection.queries_log.clear()  # which grows with DEBUG, for as long as the job runs
 
     def _write(self, statement: str, **parameters: Any) -> None:
         with engine_cursor(self._using) as cursor:

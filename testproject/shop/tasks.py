@@ -7,14 +7,16 @@ done, and then the job runs again. So each task looks first whether its work is 
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
 
 from django.core.mail import send_mail
 from django.db import transaction
+from django.db.models import Prefetch
 from django.utils import timezone
 
 from django_reliable_jobs import Cron, current_job, exponential, scheduled, step, task, wait_for_event
 from testproject.shop import fax, fulfilment, text_messages
-from testproject.shop.models import Invoice, Order
+from testproject.shop.models import Invoice, Order, OrderLine
 
 
 @task()
@@ -93,3 +95,26 @@ def nightly_invoices() -> int:
     """Enqueue the invoices of orders that have none, whatever became of their own jobs."""
     orders = Order.objects.filter(invoice=None).values_list("pk", flat=True)
     return len(make_invoice.enqueue_many([{"order_id": order_id} for order_id in orders]))
+
+
+@task(max_attempts=20)
+def reprice_orders(percent: int, size: int = 200) -> dict[str, int]:
+    """Raise the price of every order line, each exactly once: a second time would show.
+
+    New prices, and how far the job is, commit together, batch by batch. An order without lines is skipped.
+    """
+    factor = 1 + Decimal(percent) / 100
+    orders = Order.objects.prefetch_related(Prefetch("lines", OrderLine.objects.select_for_update()))
+    batches = current_job().batches(orders, size=size)
+    for batch in batches:
+        with batch:
+            changed = []
+            for order in batch:
+                lines = list(order.lines.all())
+                if not lines:
+                    batch.skip(order, "it has no lines")
+                for line in lines:
+                    line.unit_price = (line.unit_price * factor).quantize(Decimal("0.01"))
+                changed += lines
+            OrderLine.objects.bulk_update(changed, ["unit_price"])
+    return {"orders": batches.done, "skipped": batches.skipped}

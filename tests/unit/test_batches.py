@@ -418,6 +418,19 @@ class TestProgress:
 
 
 @pytest.mark.django_db(transaction=True)
+def test_with_debug_the_log_of_queries_does_not_grow_with_the_job(settings: Any) -> None:
+    settings.DEBUG = True
+    some_items(40)
+    lengths = []
+    for batch in a_context().batches(Item.objects.all(), size=2):
+        lengths.append(len(connection.queries_log))
+        with batch:
+            batch_tasks.touch(batch)
+    assert len(lengths) == 20
+    assert max(lengths[1:]) == 0
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_batch_costs_its_transaction_a_limit_the_read_and_the_checkpoint(django_assert_num_queries: Any) -> None:
     some_items(4)
     context = a_context()
