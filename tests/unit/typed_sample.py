@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import assert_type
 
-from django_reliable_jobs import JobContext, Task, exponential, task
+from django_reliable_jobs import JobContext, Task, current_job, exponential, task
 from django_reliable_jobs.models import Job
+from django_reliable_jobs.pytest_plugin import Jobs
 
 
 @task
@@ -29,6 +30,18 @@ async def waits(order_id: int) -> int:
     return order_id
 
 
+def written(order_id: int) -> str:
+    return str(order_id)
+
+
+def in_a_test(jobs: Jobs) -> None:
+    assert_type(jobs.run(until=timedelta(hours=1)), list[Job])
+    assert_type(jobs.assert_enqueued(charge, [1]), list[Job])
+    with jobs.assert_enqueues(charge) as found:
+        assert_type(found, list[Job])
+    jobs.run(until=60)  # refused: Argument "until" to "run" of "Jobs" has incompatible type "int"
+
+
 async def caller(any_task: Task[..., object]) -> None:
     assert_type(bare(1), str)
     assert_type(charge(1, kind="half"), int)
@@ -39,6 +52,8 @@ async def caller(any_task: Task[..., object]) -> None:
     assert_type(tells.enqueue(order_id=1), Job)
     assert_type(charge.using(priority=1, run_after=timedelta(1)).using(unique_key="x").enqueue(1), Job)
     any_task.enqueue("anything", at=1)
+    assert_type(await charge.aenqueue_many([{"order_id": 1}]), list[Job])
+    assert_type(await current_job().afenced(written, 1), str)
 
     charge.enqueue("1")  # refused: Argument 1 to "enqueue" of "Task" has incompatible type "str"; expected "int"
     charge.enqueue(1, kind=2)  # refused: Argument "kind" to "enqueue" of "Task" has incompatible type "int"
@@ -50,6 +65,7 @@ async def caller(any_task: Task[..., object]) -> None:
     charge.using(priority="high")  # refused: Argument "priority" to "using" of "Task" has incompatible type "str"
     charge.using(run_after=60)  # refused: Argument "run_after" to "using" of "Task" has incompatible type "int"
     charge.using(queue="fast")  # refused: Unexpected keyword argument "queue" for "using" of "Task"
+    await current_job().afenced(written, "1")  # refused: incompatible type "str"; expected "int"
     tells.enqueue(1, 2)  # refused: Too many arguments for "enqueue" of "Task"
 
 
