@@ -53,6 +53,7 @@ class Task(Generic[P, R]):
     takes_context: bool = False
     aliases: tuple[str, ...] = ()
     signature: inspect.Signature = field(repr=False)
+    is_async: bool = field(default=False, init=False, repr=False)
     # Told the claimed job and the outcome of each of its attempts, on the job's thread, before that is recorded.
     on_outcome: Callable[[Any, Any], None] | None = field(default=None, repr=False)
 
@@ -60,6 +61,7 @@ class Task(Generic[P, R]):
         for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
             object.__setattr__(self, attribute, getattr(self.function, attribute))
         object.__setattr__(self, "__wrapped__", self.function)
+        object.__setattr__(self, "is_async", inspect.iscoroutinefunction(self.function))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function itself: no job, no context."""

@@ -1,6 +1,7 @@
 """The transactions of the engine: READ COMMITTED, whatever the default of the server, the role or the project.
 
-Without a setting of the session, which a transaction pooler would hand to somebody else.
+Without a setting of the session, which a transaction pooler would hand to somebody else; but for a connection that is
+the engine's own from end to end.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
+from weakref import WeakSet
 
+import psycopg
 from django.db import connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
@@ -25,6 +28,9 @@ LIMIT_IDLE = """set_config('idle_in_transaction_session_timeout', ceil(1000 * le
     extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval), 0),
     %(lease)s::float8)))::text,
     true)"""
+
+_asked: WeakSet[psycopg.Connection] = WeakSet()  # what `own` was called for
+_private: WeakSet[psycopg.Connection] = WeakSet()  # of these, whose session nobody else has
 
 READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
@@ -72,7 +78,50 @@ def engine_cursor(using: str) -> Iterator[CursorWrapper]:
     """Open a cursor each of whose statements is a READ COMMITTED transaction of its own, or a part of the caller's."""
     connection = connections[using]
     with connection.cursor() as cursor:
-        yield cursor if _is_in_transaction(connection) else _OneByOne(cursor, connection)
+        if _is_in_transaction(connection):
+            yield cursor
+        elif connection.connection in _private:
+            with CursorWrapper(_Preparing(connection.connection), connection) as preparing:
+                yield preparing
+        else:
+            yield _OneByOne(cursor, connection)
+
+
+def own(using: str) -> None:
+    """Take this thread's connection for the engine alone; to be called again when it may have been made anew.
+
+    Where no transaction pooler hands the session on, it is READ COMMITTED by default, and `engine_cursor` prepares
+    what it executes: to plan the statements of the hot path takes longer than to run them. Else nothing changes.
+    """
+    connection = connections[using]
+    connection.ensure_connection()
+    session = connection.connection
+    if session in _asked:
+        return
+    _asked.add(session)
+    if not is_pooled(using):
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        session.prepare_threshold = 0
+        _private.add(session)
+
+
+def is_pooled(using: str) -> bool:
+    """Return whether a transaction pooler stands between us and PostgreSQL: no session is ours, LISTEN hears nothing.
+
+    The pooler answers the client with a process id of its own making; the server names the real one.
+    """
+    with engine_cursor(using) as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        server_pid = cursor.fetchone()[0]
+    return bool(connections[using].connection.info.backend_pid != server_pid)
+
+
+class _Preparing(psycopg.Cursor[Any]):
+    """Prepares each statement at its first execution."""
+
+    def execute(self, query: Any, params: Any = None, **_: Any) -> Any:
+        return super().execute(query, params, prepare=True)
 
 
 def _is_in_transaction(connection: BaseDatabaseWrapper) -> bool:

@@ -45,17 +45,6 @@ def notify_schedulers(using: str) -> None:
         cursor.execute("SELECT pg_notify(%s, '')", [SCHEDULES_CHANNEL])
 
 
-def is_pooled(using: str) -> bool:
-    """Return whether a transaction pooler stands between us and PostgreSQL, so that LISTEN would hear nothing.
-
-    The pooler answers the client with a process id of its own making; the server names the real one.
-    """
-    with engine_cursor(using) as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        server_pid = cursor.fetchone()[0]
-    return bool(connections[using].connection.info.backend_pid != server_pid)
-
-
 @contextmanager
 def listening(using: str, dsn: str | None, channel: str = CHANNEL) -> Iterator[psycopg.Connection]:
     """Open an autocommit connection of its own that listens, from `dsn` or as Django connects to `using`."""

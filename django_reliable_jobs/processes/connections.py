@@ -7,12 +7,12 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import psycopg
-from django.db import connections, reset_queries
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from psycopg.pq import TransactionStatus
@@ -29,6 +29,7 @@ Shield = Callable[[], AbstractContextManager[None]]
 
 _thread = threading.local()  # of a thread that runs a job: .flag, .shield
 _querying: dict[int, BaseDatabaseWrapper] = {}  # by thread: the connection on which a job waits for an answer
+_watching = threading.Event()
 _opened: dict[int, dict[str, BaseDatabaseWrapper]] = {}  # by thread and alias
 
 
@@ -48,8 +49,8 @@ def leave_pools() -> None:
 
 def make_usable() -> None:
     """Drop this thread's connections that the server has ended, before a job or a turn uses them."""
-    reset_queries()
-    for connection in connections.all(initialized_only=True):
+    for connection in _mine():
+        connection.queries_log.clear()  # what DEBUG collects
         if connection.connection is None or connection.in_atomic_block:
             continue
         idle = time.monotonic() - getattr(connection, "reliable_jobs_used_at", 0.0)
@@ -65,7 +66,7 @@ def leave_clean(*, discard: bool = False) -> list[str]:
     `discard`: close every connection, as a query of the job was cancelled and the cancel may arrive late.
     """
     left_open = []
-    for connection in connections.all(initialized_only=True):
+    for connection in _mine():
         if connection.connection is None:
             continue
         is_open = connection.in_atomic_block or not connection.get_autocommit()
@@ -80,6 +81,13 @@ def leave_clean(*, discard: bool = False) -> list[str]:
     return left_open
 
 
+def _mine() -> Sequence[BaseDatabaseWrapper]:
+    if not _watching.is_set():
+        return connections.all(initialized_only=True)
+    # The same, without the third of a job's time that it takes.
+    return list(_opened.get(threading.get_ident(), {}).values())
+
+
 def _status(connection: BaseDatabaseWrapper) -> TransactionStatus:
     # What the driver knows, as Django does not see a BEGIN that was executed, nor a query that was interrupted.
     if connection.vendor != "postgresql":
@@ -90,7 +98,7 @@ def _status(connection: BaseDatabaseWrapper) -> TransactionStatus:
 
 def close_all() -> None:
     """Close this thread's connections; the last thing that a thread does."""
-    for connection in connections.all(initialized_only=True):
+    for connection in _mine():
         _close(connection)
     _opened.pop(threading.get_ident(), None)
 
@@ -105,7 +113,7 @@ def cut(thread: int) -> bool:
     for connection in list(_opened.get(thread, {}).values()):
         raw = connection.connection
         with suppress(psycopg.Error, OSError):  # it was closed meanwhile
-            if raw is not None:
+            if raw is not None and connection.vendor == "postgresql":
                 with socket.socket(fileno=os.dup(raw.fileno())) as end:
                     end.shutdown(socket.SHUT_RDWR)
                     was_cut = True
@@ -165,9 +173,9 @@ def _watch_query(execute: Callable[..., Any], sql: str, params: Any, many: bool,
 
 
 def _watch(connection: Any, **_: Any) -> None:
+    _opened.setdefault(threading.get_ident(), {})[connection.alias] = connection
     if connection.vendor != "postgresql":
         return
-    _opened.setdefault(threading.get_ident(), {})[connection.alias] = connection
     if _watch_query in connection.execute_wrappers:
         return
     # First: Django takes away the last one when a block of the project's own wrapper ends.
@@ -183,7 +191,9 @@ def _watch(connection: Any, **_: Any) -> None:
 
 
 def watch_queries() -> None:
-    """Watch every connection that this process opens from now on; called once, when a worker starts."""
+    """Watch every connection that this process opens from now on; called once, when it starts."""
+    connections.close_all()  # what this thread has open was not seen
+    _watching.set()
     connection_created.connect(_watch, dispatch_uid="reliable_jobs_watch_queries")
 
 

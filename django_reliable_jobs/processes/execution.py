@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import time
 import traceback
@@ -153,7 +152,7 @@ def _dump_result(task: registry.Task[..., Any], result: Any) -> str:
 
 def call_here(task: registry.Task[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Call a task in this thread; a coroutine function on an event loop of its own."""
-    if inspect.iscoroutinefunction(task.function):
+    if task.is_async:
         from asgiref.sync import async_to_sync
 
         return async_to_sync(task.function)(*args, **kwargs)

@@ -131,7 +131,7 @@ class Intake:
 
     def _look(self) -> None:
         using = self._worker.using
-        self._worker.hand_out()
+        self._worker.pool.hand_out()
         if time.monotonic() < self._orphans_until or time.monotonic() > self._orphans_sought_at + ORPHAN_SECONDS:
             self._adopt_orphans()
         seen = claim.look(using)
@@ -170,7 +170,7 @@ class Intake:
                 limit=limit if arms else 0,
                 free=free,
                 alone=self._suspicion.may_claim(in_hand, free),
-                about_to_wait=worker.hand_out,
+                about_to_wait=worker.pool.hand_out,
             )
         except DatabaseError as error:
             worker.recorder.record_each_success(error)

@@ -74,7 +74,7 @@ class LimitedIntake:
             return 0
         self._soonest, self._looked_at, self._again_at = None, time.monotonic(), 0.0
         self._turns.begin()
-        self._worker.hand_out()
+        self._worker.pool.hand_out()
         taken = self._take_lines(heads, room, alone)
         if taken < room:
             taken += self._take_capped(heads, room - taken, alone)

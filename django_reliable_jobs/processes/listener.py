@@ -11,6 +11,7 @@ from django.db.utils import OperationalError
 
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import wakeup
+from django_reliable_jobs.engine.transaction import is_pooled
 from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.loop import Loop
 
@@ -49,9 +50,9 @@ class Listener(Loop):
         if settings.LISTEN == "off":
             return NEVER
         dsn = None if settings.LISTEN == "auto" else settings.LISTEN
-        is_pooled = dsn is None and wakeup.is_pooled(self._sleeper.using)
+        pooled = dsn is None and is_pooled(self._sleeper.using)
         connections.close_all()  # what listens is another one
-        if is_pooled:
+        if pooled:
             logger.warning(
                 "the database is reached through a transaction pooler, so NOTIFY can't be heard: %s within %s s."
                 " Set LISTEN to a DSN that reaches PostgreSQL directly to have it at once, or to 'off'.",

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import inspect
 import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from queue import Empty, SimpleQueue
@@ -129,6 +128,7 @@ class Pool:
         self._on_start = on_start  # told the token, before anything of the job is done
         self._on_death = on_death
         self._line: SimpleQueue[HeldJob | None] = SimpleQueue()
+        self._next: list[HeldJob] = []  # will be in the line
         self._event_loop = EventLoop()
         self._members: list[threading.Thread] = []
         self._pid = 0
@@ -141,12 +141,23 @@ class Pool:
             member.start()
             self._members.append(member)
 
-    def submit(self, held: HeldJob) -> None:
-        self._line.put(held)
+    def submit(self, jobs: Iterable[HeldJob]) -> None:
+        """Take in jobs that are to run after the next `hand_out`."""
+        self._next += jobs
+
+    def hand_out(self) -> None:
+        """Give the threads what was submitted.
+
+        The worker does so when a thread is free, and else when it is about to wait: earlier, the threads would only
+        compete with it for the interpreter.
+        """
+        for held in self._next:
+            self._line.put(held)
+        self._next.clear()
 
     def take_back(self) -> list[HeldJob]:
         """Return the held jobs that no thread has started; they will not start."""
-        unstarted: list[HeldJob] = []
+        unstarted, self._next = self._next, []
         stops = 0
         with suppress(Empty):
             while True:
@@ -203,7 +214,7 @@ class Pool:
 
     def _call(self, held: HeldJob, task: Task[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         try:
-            if inspect.iscoroutinefunction(task.function):
+            if task.is_async:
                 return self._event_loop.run(task.function, args, kwargs, held=held)
             return task.function(*args, **kwargs)
         finally:

@@ -42,7 +42,7 @@ class Shutdown:
         worker = self._worker
         deadline = time.monotonic() + worker.shutdown_timeout
         self._try(deadline, lambda: heartbeat.mark_stopping(worker.using, worker.identity.id))
-        self._try(deadline, lambda: self._recorder.release(worker.take_back()))
+        self._try(deadline, lambda: self._recorder.release(worker.pool.take_back()))
         while worker.is_patient and not self._recorder.is_empty and worker.stops_asked == 1:
             self._drain(time.monotonic() + worker.shutdown_timeout)
         # Not what was asked by now: a second request may have come since the first was seen, and it is to hurry.
@@ -77,7 +77,7 @@ class Shutdown:
         self._try(grace, self._record)
         worker.stop_parts()  # the heartbeat goes on: the lease is to last until all is given back
         worker.collect(timeout=0)  # what the housekeeping had claimed
-        self._try(grace, lambda: self._recorder.release(worker.take_back()))
+        self._try(grace, lambda: self._recorder.release(worker.pool.take_back()))
         cut = self._cut(max(grace, time.monotonic() + LAST_SECONDS))
         # A job that was cut may run elsewhere from here on, and this process has nothing to do but exit.
         patience = 0.0 if cut else grace

@@ -22,8 +22,9 @@ _SIZE = _HEADER.size + SLOTS * _TOKEN.size
 class Vitals:
     """Written by the worker, read by its supervisor. Eight bytes are written at once, so that no reader sees half."""
 
-    def __init__(self, memory: mmap.mmap) -> None:
+    def __init__(self, memory: mmap.mmap, *, is_seen: bool = True) -> None:
         self._memory = memory
+        self._is_seen = is_seen
         self._changing = threading.Lock()
         self._free = list(range(SLOTS))
         self._slots: dict[int, int] = {}
@@ -31,7 +32,7 @@ class Vitals:
     @classmethod
     def of_one(cls) -> Vitals:
         """Return vitals that nobody else sees, for a worker without a supervisor."""
-        return cls(mmap.mmap(-1, _SIZE))
+        return cls(mmap.mmap(-1, _SIZE), is_seen=False)
 
     @classmethod
     def create(cls, path: Path) -> Vitals:
@@ -61,6 +62,8 @@ class Vitals:
 
     def started(self, token: int) -> None:
         """Note that the job of this token begins; from here on a loss of this process is a loss of the job."""
+        if not self._is_seen:
+            return
         with self._changing:
             if not self._free:
                 struct.pack_into("=q", self._memory, 24, 1)
@@ -70,6 +73,8 @@ class Vitals:
 
     def settled(self, tokens: Iterable[int]) -> None:
         """Note that the endings of these jobs are written, or are not ours to write."""
+        if not self._is_seen:
+            return
         with self._changing:
             for token in tokens:
                 slot = self._slots.pop(token, None)

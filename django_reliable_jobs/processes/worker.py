@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import socket
@@ -15,6 +16,7 @@ from django.db import InterfaceError, InternalError, OperationalError
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import counters, heartbeat, limits
 from django_reliable_jobs.engine.claim import ClaimedJob
+from django_reliable_jobs.engine.transaction import own
 from django_reliable_jobs.engine.wakeup import ANY_QUEUE
 from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.deadlines import Deadlines
@@ -77,7 +79,6 @@ class Worker:
         self.is_patient = False
         self._thread: int | None = None
         self._lost_id: int | None = None
-        self._next: list[HeldJob] = []  # to be handed to the pool
         self._last_report = time.monotonic()
         self._inbox: Inbox[HeldJob | ClaimedJob | str] = Inbox()
         self.pool = Pool(
@@ -156,6 +157,7 @@ class Worker:
     def run(self) -> int:
         """Work until asked to stop, or in a burst until nothing is left to do; return the exit code."""
         connections.watch_queries()
+        gc.freeze()  # what was imported stays: no collection needs to look at it again
         self._thread = threading.get_ident()
         self.vitals.turned()
         self._until_reached(self._register)
@@ -170,6 +172,7 @@ class Worker:
         while not self.stops_asked:
             try:
                 connections.make_usable()
+                own(self.using)
                 if not self._turn():
                     break
                 failures = 0
@@ -183,7 +186,7 @@ class Worker:
     def _turn(self) -> bool:
         self.vitals.turned()
         self._gather()
-        self.recorder.record_others(about_to_wait=self.hand_out)
+        self.recorder.record_others(about_to_wait=self.pool.hand_out)
         wanted = self._intake.wanted()
         if self._intake.exchange(wanted):
             return True
@@ -200,7 +203,7 @@ class Worker:
     def _wait(self, wanted: int) -> None:
         if self.recorder.in_hand - self.threads > self._intake.speed.in_seconds(STUCK_SECONDS):
             self._intake.speed.reset()  # hold no more than there are threads
-            self.recorder.release(self.take_back())
+            self.recorder.release(self.pool.take_back())
         elif wanted <= 0:
             self.collect(timeout=STUCK_SECONDS)
         elif (pause := self._intake.pause()) and not self.collect(timeout=pause):
@@ -213,7 +216,7 @@ class Worker:
         """
         completed = 0
         if timeout:
-            self.hand_out()
+            self.pool.hand_out()
         items = self._inbox.take(timeout=timeout, enough=enough)
         for item in items:
             if isinstance(item, HeldJob):
@@ -235,24 +238,9 @@ class Worker:
         # What is held already was found as an orphan while another thread handed it over.
         held = [HeldJob(job) for job in jobs if not self.recorder.holds(job.token)]
         self.recorder.hold(held)
-        self._next += held
+        self.pool.submit(held)
         if self.recorder.in_hand <= self.threads:
-            self.hand_out()
-
-    def hand_out(self) -> None:
-        """Give the threads what they are to run next.
-
-        What is ahead of free threads is given to them when this thread is about to wait: earlier, they would only
-        compete with it for the interpreter.
-        """
-        for held in self._next:
-            self.pool.submit(held)
-        self._next.clear()
-
-    def take_back(self) -> list[HeldJob]:
-        """Return the held jobs that no thread has started; they will not start."""
-        unstarted, self._next = self._next, []
-        return [*self.pool.take_back(), *unstarted]
+            self.pool.hand_out()
 
     # --- faults
 
@@ -267,7 +255,7 @@ class Worker:
 
     def _start_over(self) -> None:
         logger.error("worker %s was declared lost; it drops its jobs and starts over", self.identity)
-        self.recorder.abandon(self.take_back())
+        self.recorder.abandon(self.pool.take_back())
         self.identity = heartbeat.new_identity(self.identity.host, self.identity.pid)
         self._intake.forget()
         self._until_reached(self._register)
@@ -281,8 +269,8 @@ class Worker:
 
     def _register(self) -> None:
         limits.declare(self.using)
-        heartbeat.register(
         counters.declare(self.using)
+        heartbeat.register(
             self.using,
             self.identity,
             queues=self.queues.names,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -34,13 +35,17 @@ class Plans:
 
 
 @contextmanager
-def watched() -> Iterator[Plans]:
-    """Collect the plans of the statements that are executed inside the block; needs a transaction."""
+def watched(*, prepared: bool = False) -> Iterator[Plans]:
+    """Collect the plans of the statements that are executed inside the block; needs a transaction.
+
+    `prepared`: the plan that serves any parameters, as a session that has prepared a statement may come to use.
+    """
     plans = Plans()
+    plan_of = _plan_of_any if prepared else _plan
 
     def watch(execute: Any, sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
         if JOBS in sql and sql.split(None, 1)[0] in ("WITH", "SELECT", "INSERT", "UPDATE", "DELETE"):
-            plans.roots.append(_plan(sql, params))
+            plans.roots.append(plan_of(sql, params))
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(watch):
@@ -55,6 +60,26 @@ def _plan(sql: str, params: Any) -> dict[str, Any]:
         [[plan]] = cursor.fetchone()
         cursor.execute("ROLLBACK TO SAVEPOINT plan")
         cursor.execute("RELEASE SAVEPOINT plan")
+    root: dict[str, Any] = plan["Plan"]
+    return root
+
+
+def _plan_of_any(sql: str, params: dict[str, Any]) -> dict[str, Any]:
+    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", sql)))
+    numbered = re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", sql).replace("%%", "%")
+    with connection.connection.cursor() as cursor:
+        cursor.execute("SAVEPOINT plan")
+        cursor.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+        cursor.execute(f"PREPARE probe AS {numbered}")
+    given = f"({', '.join(['%s'] * len(names))})" if names else ""
+    with connection.connection.cursor() as cursor:
+        cursor.execute(
+            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE probe{given}", [params[name] for name in names]
+        )
+        [[plan]] = cursor.fetchone()
+        cursor.execute("ROLLBACK TO SAVEPOINT plan")
+        cursor.execute("RELEASE SAVEPOINT plan")
+        cursor.execute("DEALLOCATE probe")
     root: dict[str, Any] = plan["Plan"]
     return root
 

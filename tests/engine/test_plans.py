@@ -191,6 +191,15 @@ def test_it_meets_a_batch_of_jobs_and_not_the_table(name: str, crowd: int, monke
     assert plans.faults(most=crowd // 50 if "dead" in name else 2 * BATCH) == []
 
 
+@pytest.mark.parametrize("name", ["exchange", "claim from a paused queue", "look", "find orphans", "sort out"])
+def test_a_plan_that_is_kept_for_any_parameters_is_as_good(name: str, crowd: int) -> None:
+    action = STATEMENTS[name]()
+    with watched(prepared=True) as plans:
+        action()
+    assert plans.roots, "nothing was executed"
+    assert plans.faults(most=2 * BATCH) == []
+
+
 BY_ID = [
     "exchange",
     "end",

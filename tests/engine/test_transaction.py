@@ -11,7 +11,7 @@ from django.db import connection, connections, transaction
 
 from django_reliable_jobs import engine
 from django_reliable_jobs.engine import atomic, heartbeat, limits, maintenance, queues
-from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
+from django_reliable_jobs.engine.transaction import engine_cursor, own, short_transaction
 from django_reliable_jobs.models import Job, Limit, Queue, Worker
 from tests import tasks
 from tests.actors import Actor, on_stage, wait_for, wait_until_blocked
@@ -78,6 +78,33 @@ def test_with_parameters_that_the_server_binds_a_statement_is_read_committed_too
     job = tasks.effect.enqueue("bound")
     assert succeed(claim_one_as(1))
     assert job.wait(timeout=1) == "done"
+
+
+def test_a_connection_of_its_own_is_read_committed_and_prepares_what_it_executes(level: str) -> None:
+    own("default")
+    for _ in range(2):
+        with engine_cursor("default") as cursor:
+            cursor.execute("SELECT current_setting('transaction_isolation'), %(given)s::int", {"given": 1})
+            assert cursor.fetchall() == [("read committed", 1)]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE %s", ["%transaction_isolation%"]
+        )
+        assert cursor.fetchone() == (1,)
+    connection.close()
+    with connection.cursor() as cursor:
+        assert level_in(cursor) == level, "another connection is as it was"
+
+
+def test_behind_a_pooler_a_connection_stays_as_it_is(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("django_reliable_jobs.engine.transaction.is_pooled", lambda using: True)
+    own("default")
+    with engine_cursor("default") as cursor:
+        assert level_in(cursor) == "read committed"
+    with connection.cursor() as cursor:
+        assert level_in(cursor) == level
+        cursor.execute("SELECT count(*) FROM pg_prepared_statements")
+        assert cursor.fetchone() == (0,)
 
 
 def test_the_engine_opens_no_cursor_of_which_the_level_is_not_known() -> None:

@@ -45,7 +45,8 @@ def test_a_job_that_is_to_end_before_it_has_begun_is_given_back(reason: str) -> 
     started: list[int] = []
     pool = Pool(1, using="default", report=ended.put, on_start=started.append, on_death=lambda *_: None)
     pool.start()
-    pool.submit(held)
+    pool.submit([held])
+    pool.hand_out()
     assert ended.get(timeout=10).outcome is RELEASED
     assert (started, held.started) == ([], None)
     assert not Effect.objects.exists()
