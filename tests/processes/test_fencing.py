@@ -155,24 +155,33 @@ def run_and_kill(start_worker: StartWorker, jobs: int, kills: int, seed: int) ->
     settings = {**LEASE, "MAX_LOSSES": 1000}
     fleet = [start_worker("--threads", "2", settings=settings) for _ in range(3)]
     unended = Job.objects.exclude(status="SUCCEEDED")
-    for left in sorted((chance.uniform(0.05, 1) * jobs for _ in range(kills)), reverse=True):
-        wait_for(lambda: hurry() and unended.count() <= left, what="some more jobs to end")  # noqa: B023
-        victim = chance.choice([worker for worker in fleet if worker.row] or fleet)
+    for number, left in enumerate(sorted((chance.uniform(0.05, 1) * jobs for _ in range(kills)), reverse=True)):
+        wait_for(lambda: hurry() and unended.count() <= left, what="some more jobs to end", timeout=120)  # noqa: B023
+        # Most are killed at work; each fifth whatever it does, as one that starts.
+        among = wait_for(lambda: at_work(fleet), what="a worker to work", timeout=60) if number % 5 else fleet
+        victim = chance.choice(among)
         fleet.remove(victim)
         victim.kill()
         fleet.append(start_worker("--threads", "2", settings=settings, ready=False))
-    wait_for(lambda: hurry() and not unended.exists(), what="all jobs to end", timeout=60 + kills)
+    wait_for(lambda: hurry() and not unended.exists(), what="all jobs to end", timeout=180 + kills)
     done = Counter(Effect.objects.values_list("name", flat=True))
     expected = {*names, *(f"{name}, part {part}" for name in names for part in range(3))}
     assert set(done) == expected, "nothing is lost"
     assert set(done.values()) == {1}, "each effect is there once"
     assert Attempt.objects.filter(outcome="lost").values("worker").distinct().count() > kills / 4, "killed at work"
-    assert set(Attempt.objects.values_list("outcome", flat=True)) == {"lost"}
-    wait_for(lambda: all(worker.row for worker in fleet), what="the last workers to register")
+    # Interrupted: on a busy machine a worker may not have renewed its lease in time, and ends its jobs before it does.
+    assert set(Attempt.objects.values_list("outcome", flat=True)) <= {"lost", "interrupted"}
+    wait_for(lambda: all(worker.row for worker in fleet), what="the last workers to register", timeout=120)
     for worker in fleet:
         worker.send(signal.SIGTERM)
-    assert [worker.wait(timeout=20) for worker in fleet] == [0, 0, 0], fleet[0].output
+    assert [worker.wait(timeout=60) for worker in fleet] == [0, 0, 0], fleet[0].output
     assert not Job.objects.exclude(status="SUCCEEDED").exists()
+
+
+def at_work(fleet: list[WorkerProcess]) -> list[WorkerProcess]:
+    """Return the workers that hold running jobs."""
+    holders = set(Job.objects.filter(status="RUNNING").values_list("worker_id", flat=True))
+    return [worker for worker in fleet if (row := worker.row) is not None and row.pk in holders]
 
 
 def hurry() -> bool:
