@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import Any
 
 from django.db import OperationalError
 
@@ -79,6 +81,11 @@ def find_all(using: str) -> list[Finding]:
 def is_healthy(found: list[Finding]) -> bool:
     """Return whether nothing of it is critical."""
     return all(each.severity != "critical" for each in found)
+
+
+def as_json(finding: Finding) -> dict[str, Any]:
+    """Return a finding as scripts read it."""
+    return {**asdict(finding), "severity": finding.severity}
 
 
 def _first_of_each(found: Iterable[Finding]) -> list[Finding]:

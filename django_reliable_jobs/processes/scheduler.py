@@ -36,6 +36,8 @@ logger = logging.getLogger("django_reliable_jobs")
 STANDBY_SECONDS = 1.0  # how often a scheduler that does not lead looks whether it may
 TRUST = 0.8  # of a term, counted from before it was renewed: what is left is for clocks and round trips
 PART_DIED = 70  # EX_SOFTWARE
+TURN_SECONDS = 60.0  # the longest that a turn may take before the process looks as if it hung
+UPKEEP_SECONDS = 300.0
 
 WAKE, STOP = "wake", "stop"
 
@@ -49,6 +51,8 @@ class Scheduler:
         self.using = using
         self.identity = heartbeat.new_identity(socket.gethostname(), os.getpid())
         self.turns = 0
+        self._turned_at = time.monotonic()
+        self._number: int | None = None
         self._candidate = Candidate(name=OFFICE, identity=self.identity)
         self._stood_at = 0.0
         self._failed_ticks = 0
@@ -92,6 +96,14 @@ class Scheduler:
         candidate = self._candidate
         return candidate.term, candidate.vacancy
 
+    def own_threads(self) -> list[tuple[str, int | None, float, float]]:
+        """Return name, number, last turn and longest turn (seconds) of each thread that must go on turning."""
+        parts = ((self._upkeep, UPKEEP_SECONDS), (self._telling, UPKEEP_SECONDS))
+        return [
+            ("scheduler", self._number, self._turned_at, TURN_SECONDS),
+            *((part.name, part.thread, part.turned_at, patience) for part, patience in parts),
+        ]
+
     def start(self, on_end: Callable[[int], None]) -> None:
         """Run in a thread beside a worker; `on_end` is told the exit code."""
         self._thread = threading.Thread(target=lambda: on_end(self.run()), name="reliable-jobs-scheduler", daemon=True)
@@ -107,11 +119,13 @@ class Scheduler:
     def run(self) -> int:
         """Lead when it can until asked to stop; return the exit code."""
         logger.info("scheduler %s stands by", self.identity)
+        self._number = threading.get_ident()
         parts = (self._listener, self._upkeep, self._telling, self._watchdog)
         for part in parts:
             part.start()
         failures, is_synced = 0, False
         while not self._is_stopping:
+            self._turned_at = time.monotonic()
             try:
                 connections.make_usable()
                 if not is_synced:

@@ -110,6 +110,15 @@ class Supervisor:
         """Pass the wish on to every child; asked again, they hurry. Safe in a signal handler."""
         self._stops_asked += 1
 
+    def complaints(self) -> list[str]:
+        """Return what is wrong with the children; one that starts anew after a fault is not there for a moment."""
+        children = list(self._children)
+        hanging = [child for child in children if child.process is not None and child.is_silent()]
+        dying = [child for child in children if child.process is None and child.quick_deaths > 1]
+        return [f"worker process {child.number} hangs" for child in hanging] + [
+            f"worker process {child.number} dies as soon as it starts" for child in dying
+        ]
+
     def run(self) -> int:
         """Watch until asked to stop, or in a burst until every child has nothing left to do."""
         logger.info("supervisor %s starts %s worker processes", os.getpid(), len(self._children))

@@ -12,6 +12,7 @@ from django_reliable_jobs.management.jobs.checking import add_check
 from django_reliable_jobs.management.jobs.limiting import add_limit, add_limits
 from django_reliable_jobs.management.jobs.listing import add_list
 from django_reliable_jobs.management.jobs.pausing import add_pause, add_resume
+from django_reliable_jobs.management.jobs.pinging import add_ping
 from django_reliable_jobs.management.jobs.progress import add_watch
 from django_reliable_jobs.management.jobs.report import Report
 from django_reliable_jobs.management.jobs.scheduling import add_backfill, add_sync_schedules
@@ -35,6 +36,7 @@ VERBS = (
     add_prune,
     add_sync_schedules,
     add_backfill,
+    add_ping,
 )
 
 

@@ -9,7 +9,9 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from django_reliable_jobs import notify
 from django_reliable_jobs.management.console import database_of, show_log
+from django_reliable_jobs.management.probing import add_health_port, start_probe
 from django_reliable_jobs.processes import connections
+from django_reliable_jobs.processes.probe import complaints_of
 from django_reliable_jobs.processes.scheduler import PART_DIED, Scheduler
 
 
@@ -24,6 +26,7 @@ class Command(BaseCommand):
             metavar="ALIAS",
             help="the database that holds the schedules (default: where the router sends them)",
         )
+        add_health_port(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         show_log(options["verbosity"])
@@ -32,6 +35,7 @@ class Command(BaseCommand):
         scheduler = Scheduler(using=using, on_stuck=lambda: os._exit(PART_DIED), channels=notify.channels())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: scheduler.request_stop())
+        start_probe(options["health_port"], lambda: complaints_of(scheduler.own_threads()))
         code = scheduler.run()
         sys.stdout.flush()
         sys.stderr.flush()

@@ -13,8 +13,10 @@ from django_reliable_jobs import notify
 from django_reliable_jobs.engine import tick
 from django_reliable_jobs.management import reloading
 from django_reliable_jobs.management.console import database_of, show_log
+from django_reliable_jobs.management.probing import add_health_port, start_probe
 from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.memory import parse_bytes
+from django_reliable_jobs.processes.probe import complaints_of
 from django_reliable_jobs.processes.queues import QueueOrder
 from django_reliable_jobs.processes.scheduler import Scheduler
 from django_reliable_jobs.processes.supervisor import Supervisor, stop_with_parent
@@ -85,6 +87,7 @@ class Command(BaseCommand):
             metavar="ALIAS",
             help="the database that holds the jobs (default: where the router sends them)",
         )
+        add_health_port(parser)
         add("--reload", action="store_true", help="restart when code changes; for development")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -113,12 +116,19 @@ def _run(options: dict[str, Any]) -> None:
         signal.signal(number, stop)
     stop_with_parent(stop)
     changed = reloading.watch(stop) if options["reload"] else None
+    start_probe(options["health_port"], lambda: _complaints(process, scheduler))
     code = process.run()
     _stop_scheduler(scheduler)
     sys.stdout.flush()
     sys.stderr.flush()
     # Not sys.exit: a job that was given back may still run in its thread, and must not go on beside its successor.
     os._exit(reloading.RELOAD if changed is not None and changed.is_set() else code)
+
+def _complaints(process: Supervisor | Worker, scheduler: Scheduler | None) -> list[str]:
+    if isinstance(process, Supervisor):
+        return process.complaints()
+    return complaints_of([*process.own_threads(), *(scheduler.own_threads() if scheduler is not None else ())])
+
 
 
 def _start_scheduler(options: dict[str, Any], worker: Worker) -> Scheduler | None:
@@ -172,7 +182,9 @@ def _supervisor(options: dict[str, Any]) -> Supervisor:
 
 def _without_processes(arguments: list[str]) -> list[str]:
     kept = iter(arguments)
-    return [each for each in kept if not (each == "--processes" and next(kept)) and not each.startswith("--processes=")]
+    options = ("--processes", "--health-port")  # the supervisor answers for its children
+    inline = tuple(f"{option}=" for option in options)
+    return [each for each in kept if not (each in options and next(kept)) and not each.startswith(inline)]
 
 
 def _queues(options: dict[str, Any]) -> QueueOrder:

@@ -5,8 +5,6 @@ The exit code is what Nagios and its like expect: 0 all is well, 1 a warning, 2 
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from django.db import OperationalError, ProgrammingError
 
 from django_reliable_jobs.engine import findings
@@ -39,7 +37,7 @@ def check(using: str, options: Options) -> Report:
     return Report(
         {
             "status": "critical" if is_critical else "warning",
-            "problems": [{**asdict(each), "severity": each.severity} for each in found],
+            "problems": [findings.as_json(each) for each in found],
         },
         [_line(each) for each in found],
         failure="1 thing needs attention." if len(found) == 1 else f"{len(found)} things need attention.",
