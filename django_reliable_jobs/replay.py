@@ -49,7 +49,7 @@ class Replay:
         self._job = job
         self._stored = stored
         self._asked = 0
-        self._names: set[str] = set()
+        self._names: dict[str, int] = {}  # by name: how often it was used
         self._functions: dict[str, tuple[str, str | None]] = {}
 
     @property
@@ -89,11 +89,13 @@ class Replay:
                               " each step has a name of its own")  # fmt: skip
 
     def _numbered(self, name: str) -> str:
-        numbered, number = name, 1
-        while numbered in self._names:
+        if name not in self._names:
+            self._names[name] = 1
+            return name
+        number = self._names[name] + 1
+        while (numbered := f"{name} #{number}") in self._names:
             number += 1
-            numbered = f"{name} #{number}"
-        self._names.add(numbered)
+        self._names[name], self._names[numbered] = number, 1
         return numbered
 
 

@@ -53,7 +53,7 @@ def revive(using: str, job_ids: Sequence[int], *, from_start: bool = False) -> R
     """Make ended jobs READY again, with all their attempts; a retry that waits becomes due now. Others stay as they
     are.
 
-    They go on from their checkpoints; if the last step failed for good, or the last wait was given up, it is tried anew.
+    They go on from their checkpoints; the last step, if it failed for good, or wait, if it was given up, is tried anew.
     `from_start`, and for those that have succeeded: a new run begins, in which no checkpoint, step or idempotency key
     of an earlier one answers.
     """

@@ -33,7 +33,7 @@ class Contestant:
     @property
     def is_ours(self) -> bool:
         """Whether `manage.py runworker` is its worker."""
-        return self.driver == "ours"
+        return self.driver in ("ours", "ours_steps")
 
     def with_concurrency(self, concurrency: int | None) -> Contestant:
         """Return the same with another concurrency, if one is given."""
@@ -174,6 +174,22 @@ CELERY_THREADS = Contestant(
     needs_redis=True,
 )
 
+DBOS = Contestant(
+    name="dbos",
+    driver="dbos",
+    packages=("dbos==3.4.0", "psycopg[binary]"),
+    concurrency=8,
+    settings="workflows of steps called directly in {concurrency} threads: no queue between",
+)
+
+ABSURD = Contestant(
+    name="absurd",
+    driver="absurd",
+    packages=("absurd-sdk==0.5.1", "psycopg[binary]"),
+    concurrency=8,
+    settings="synchronous worker, concurrency {concurrency}; tables by the file in ABSURD_SQL",
+)
+
 PEERS = {
     each.name: each
     for each in (
@@ -186,5 +202,7 @@ PEERS = {
         OBAN,
         CELERY,
         CELERY_THREADS,
+        DBOS,
+        ABSURD,
     )
 }

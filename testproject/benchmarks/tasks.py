@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from django_reliable_jobs import task
+from testproject.benchmarks import step_tasks  # noqa: F401 - its tasks
 from testproject.benchmarks.peers import marks
 
 

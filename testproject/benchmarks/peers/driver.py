@@ -14,6 +14,7 @@ from testproject.benchmarks.peers import marks
 
 DSN = os.environ.get("DATABASE_URL", "")
 CHUNK = 5000
+STEPS = 10  # of a job of steps
 
 
 def arguments(number: int) -> dict[str, Any]:

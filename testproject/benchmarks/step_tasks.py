@@ -1,0 +1,29 @@
+"""The measured tasks that work in steps."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django_reliable_jobs import step, task, wait_for_event
+from testproject.benchmarks.peers import marks
+from testproject.benchmarks.peers.driver import STEPS
+
+
+@task(name="benchmark.parts")
+def parts(number: int) -> None:
+    """Do so many steps."""
+    for each in range(STEPS):
+        step("part", part, each)
+
+
+def part(number: int) -> int:
+    """Do nothing but count that it ran."""
+    marks.ran()
+    return number
+
+
+@task(name="benchmark.waits")
+def waits(number: int) -> None:
+    """Wait three days for an event."""
+    wait_for_event(f"benchmark:{number}", timeout=timedelta(days=3))
+    marks.ran()
