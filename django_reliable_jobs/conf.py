@@ -34,9 +34,9 @@ class Settings:
     MAX_LOSSES: int = 5  # consecutive losses of a job's worker before the job is DEAD
     RETENTION: Mapping[str, timedelta | None] = field(default_factory=lambda: DEFAULT_RETENTION)  # None: kept
     SLOT_RETENTION: timedelta | None = timedelta(days=90)  # of decided slots; None: kept
+    EVENT_RETENTION: timedelta = timedelta(days=30)  # of events that nobody waits for
     MAX_ARGUMENT_BYTES: int = 256 * 1024
     MAX_RESULT_BYTES: int = 256 * 1024
-    EVENT_RETENTION: timedelta = timedelta(days=30)  # of events that nobody waits for
     MAX_ERROR_CHARACTERS: int = 20_000  # of a stored traceback; its middle is cut
     ALERT_CHANNELS: tuple[Mapping[str, Any], ...] = ()  # where alerts are told of, beside the signals
     ALERT_REPEAT: timedelta | None = timedelta(hours=4)  # an alert that stays open is told of again; None: once
@@ -173,6 +173,11 @@ _RULES: list[tuple[str, Callable[[Any], bool], str]] = [
         "a timedelta of at least a day, or None (kept for ever)",
     ),
     (
+        "EVENT_RETENTION",
+        lambda v: isinstance(v, timedelta) and v >= timedelta(hours=1),
+        "a timedelta of at least an hour",
+    ),
+    (
         "POLL_SECONDS",
         lambda v: _is_number(v) and 0.05 <= v <= 60,
         "a number of seconds between 0.05 and 60",
@@ -206,8 +211,3 @@ def _forget(*, setting: str, **_: Any) -> None:
 
 
 setting_changed.connect(_forget)
-    (
-        "EVENT_RETENTION",
-        lambda v: isinstance(v, timedelta) and v >= timedelta(hours=1),
-        "a timedelta of at least an hour",
-    ),
