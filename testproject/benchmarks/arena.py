@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,13 +92,15 @@ class Arena:
         self.server.drop(database)
 
     @contextlib.contextmanager
-    def worker(self, contestant: Contestant, database: str, *, processes: int = 1) -> Iterator[RunningWorker]:
-        """Run a contestant's worker beside a block."""
+    def worker(
+        self, contestant: Contestant, database: str, *, processes: int = 1, options: Sequence[str] = ()
+    ) -> Iterator[RunningWorker]:
+        """Run a contestant's worker beside a block; `options` are more of `manage.py runworker`, for ours."""
         folder = Path(tempfile.mkdtemp(prefix="marks-", dir=self._folder))
         environment = self._environment(contestant, database, folder)
         if contestant.is_ours:
-            options = ["--threads", str(contestant.concurrency), "--processes", str(processes)]
-            commands = [[sys.executable, "manage.py", "runworker", *options]]
+            shape = ["--threads", str(contestant.concurrency), "--processes", str(processes)]
+            commands = [[sys.executable, "manage.py", "runworker", *shape, *options]]
         else:
             commands = [[*self._driver(contestant), "worker", str(contestant.concurrency)]] * processes
         others = [self._redis.process] if self._redis and contestant.needs_redis else []

@@ -25,3 +25,17 @@ def stamp(number: int, note: str) -> None:
 def nap(seconds: float) -> None:
     """Keep a thread busy without work."""
     time.sleep(seconds)
+
+
+@task(name="benchmark.password", queue_name="otp")
+def send_password(number: int, note: str) -> None:
+    """Note the moment of the start: somebody waits for it."""
+    marks.stamp(number)
+
+
+@task(name="benchmark.report", queue_name="reports")
+def build_report(seconds: float) -> None:
+    """Compute for so long, as far as a thread gets to."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sum(range(1000))

@@ -12,6 +12,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from testproject.benchmarks import contestants, report
+from testproject.benchmarks.measures import claims, otp
 from testproject.benchmarks.peers import marks
 from testproject.benchmarks.rounds import Comparison, Run, Spread, by_turns, ratios
 
@@ -33,6 +34,34 @@ def test_a_drain_beside_raw_sql_counts_every_job_once(tmp_path: Path) -> None:
     assert result["contestants"]["ours"]["settings"].startswith("manage.py runworker, 2 threads")
     assert result["postgresql_settings"]["fsync"] == "on"
     assert "ours / raw-sql" in text and "bytes of WAL/job" in text
+
+
+def test_schedules_that_are_due_at_once_are_all_decided(tmp_path: Path) -> None:
+    text, result = run("schedules", "--rows=60", "--jobs=55", file=tmp_path / "figures")
+    due, common, sparse = result["comparisons"]
+    assert due["runs"]["ours"][0]["details"]["jobs"] == 55
+    assert due["runs"]["ours"][0]["details"]["ticks"] == 2, "fifty in one transaction"
+    assert len(common["runs"]) == 5 and len(sparse["runs"]) == 3
+    assert all(0 < each["value"] < 10_000 for runs in sparse["runs"].values() for each in runs)
+    assert "55 of 60 schedules due at once" in text
+
+
+def test_claims_from_few_keys_and_from_many_take_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "CLAIMS", 5)
+    monkeypatch.setattr(claims, "SHAPES", {"2 keys": (2, 0), "50 keys, 40 of them at their limit": (50, 40)})
+    _, result = run("claims", "--jobs=200", file=tmp_path / "figures")
+    [claim] = result["comparisons"]
+    assert set(claim["runs"]) == {"2 keys", "50 keys, 40 of them at their limit"}
+    assert all(run["value"] > 0 for runs in claim["runs"].values() for run in runs)
+
+
+def test_passwords_beside_reports_all_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(otp, "SETTLE_SECONDS", 0.1)
+    monkeypatch.setattr(otp, "REPORTS", 40)
+    monkeypatch.setattr(otp, "WORKERS", {otp.RECIPE: otp.WORKERS[otp.RECIPE]})
+    _, result = run("otp", "--jobs=10", "--seconds=0.5", file=tmp_path / "figures")
+    [figures] = result["comparisons"][0]["runs"][otp.RECIPE]
+    assert figures["value"] > 0 and figures["details"]["reports_running"] > 0
 
 
 def test_the_server_and_its_folder_are_gone_afterwards(settings: Any) -> None:

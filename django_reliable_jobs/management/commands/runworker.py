@@ -124,11 +124,11 @@ def _run(options: dict[str, Any]) -> None:
     # Not sys.exit: a job that was given back may still run in its thread, and must not go on beside its successor.
     os._exit(reloading.RELOAD if changed is not None and changed.is_set() else code)
 
+
 def _complaints(process: Supervisor | Worker, scheduler: Scheduler | None) -> list[str]:
     if isinstance(process, Supervisor):
         return process.complaints()
     return complaints_of([*process.own_threads(), *(scheduler.own_threads() if scheduler is not None else ())])
-
 
 
 def _start_scheduler(options: dict[str, Any], worker: Worker) -> Scheduler | None:

@@ -45,13 +45,14 @@ def _run(bench: Bench, contestant: Contestant) -> Run:
     if not all_started:
         raise Failed(f"{contestant.name} started {len(started)} of {jobs} jobs")
     waits = sorted(1000 * (started[number] - enqueued[number]) for number in enqueued)
-    return Run(value=_quantile(waits, 0.5), details=_details(waits, used.outside / max(used.at, 0.001)))
+    return Run(value=quantile(waits, 0.5), details=_details(waits, used.outside / max(used.at, 0.001)))
 
 
 def _details(waits: list[float], outside: float) -> dict[str, float]:
-    quantiles = {f"p{part:.0%}"[:-1]: _quantile(waits, part) for part in (0.5, 0.9, 0.95, 0.99)}
+    quantiles = {f"p{part:.0%}"[:-1]: quantile(waits, part) for part in (0.5, 0.9, 0.95, 0.99)}
     return {**quantiles, "most": waits[-1], "least": waits[0], "outside_cores": outside}
 
 
-def _quantile(ordered: list[float], part: float) -> float:
+def quantile(ordered: list[float], part: float) -> float:
+    """Return the value below which so large a part of the values lies."""
     return ordered[min(int(len(ordered) * part), len(ordered) - 1)]

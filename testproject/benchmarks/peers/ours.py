@@ -9,8 +9,10 @@ django.setup()
 from django.core.management import call_command  # noqa: E402
 from django.db import connection, transaction  # noqa: E402
 
+from testproject.benchmarks.peers.claiming import claims  # noqa: E402
 from testproject.benchmarks.peers.driver import Stopwatch, arguments, drive, paced, timed  # noqa: E402
-from testproject.benchmarks.tasks import noop, stamp  # noqa: E402
+from testproject.benchmarks.peers.ticking import next_runs, schedules, tick  # noqa: E402
+from testproject.benchmarks.tasks import build_report, noop, send_password, stamp  # noqa: E402
 
 
 def setup() -> None:
@@ -38,5 +40,15 @@ def latency(jobs: int, gap: float) -> None:
     paced(lambda number: stamp.enqueue(**arguments(number)), jobs, gap)
 
 
+def passwords(jobs: int, gap: float) -> None:
+    """Enqueue one-time passwords at a slow pace."""
+    paced(lambda number: send_password.enqueue(**arguments(number)), jobs, gap)
+
+
+def reports(jobs: int, seconds: float) -> None:
+    """Enqueue reports that take so long."""
+    build_report.enqueue_many([{"seconds": seconds}] * jobs)
+
+
 if __name__ == "__main__":
-    drive(setup, enqueue, bulk, latency)
+    drive(setup, enqueue, bulk, latency, passwords, reports, claims, schedules, tick, next_runs)
