@@ -33,6 +33,12 @@ class Jobs:
 
         return run_jobs(until=until, max_jobs=max_jobs, raise_errors=raise_errors)
 
+    def run_workflow(self, job: Job, *, until: str | None = None, raise_errors: bool = True) -> Job:
+        """Run a job of steps to its end, to an event that it waits for, or to a step. See `testing.run_workflow`."""
+        from django_reliable_jobs.testing import run_workflow
+
+        return run_workflow(job, until=until, raise_errors=raise_errors)
+
     def tick(self, *, at: datetime | str | None = None) -> list[Job]:
         """Make the jobs that schedules have due, and return them. See `testing.tick`."""
         from django_reliable_jobs.testing import tick

@@ -10,5 +10,6 @@ from django_reliable_jobs.testing.immediately import inline
 from django_reliable_jobs.testing.moments import at
 from django_reliable_jobs.testing.running import run_jobs
 from django_reliable_jobs.testing.ticking import tick
+from django_reliable_jobs.testing.workflows import run_workflow
 
-__all__ = ["assert_enqueued", "assert_enqueues", "at", "inline", "run_jobs", "tick"]
+__all__ = ["assert_enqueued", "assert_enqueues", "at", "inline", "run_jobs", "run_workflow", "tick"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -57,38 +58,41 @@ def run_jobs(
     """
     using = using or default_database()
     limits.declare(using)
-    drain = _Drain(using, max_jobs, raise_errors)
+    drain = Drain(using, max_jobs, raise_errors)
     drain.run()
     if until is not None:
         start = inspection.now(using)
         end = start + until if isinstance(until, timedelta) else until
-        while (moment := _next_due(using)) is not None and moment <= end:
+        while (moment := next_due(using)) is not None and moment <= end:
             with clock.moved_to(moment):
                 drain.run()
     jobs = Job.objects.using(using).in_bulk(drain.ran)
     return [jobs[job_id] for job_id in dict.fromkeys(drain.ran) if job_id in jobs]
 
 
-class _Drain:
+class Drain:
     """Runs what can run at the moment of the clock, in the order in which a worker would."""
 
-    def __init__(self, using: str, max_jobs: int, raise_errors: bool) -> None:
+    def __init__(
+        self, using: str, max_jobs: int, raise_errors: bool, before_task: Callable[[], None] = lambda: None
+    ) -> None:
         self.ran: list[int] = []
         self._using = using
         self._max_jobs = max_jobs
         self._raise_errors = raise_errors
+        self._before_task = before_task  # called in the context of each job
         self._worker_id = heartbeat.new_identity("test", 0).id
         self._queues = QueueOrder()
 
-    def run(self) -> None:
-        while (job := self._claim()) is not None:
+    def run(self, is_enough: Callable[[], bool] = lambda: False) -> None:
+        while not is_enough() and (job := self._claim()) is not None:
             if len(self.ran) >= self._max_jobs:
                 _put_back(self._using, job)
                 raise RuntimeError(
                     f"run_jobs() ran {self._max_jobs} jobs and there are more; do they enqueue each other?"
                 )
             self.ran.append(job.id)
-            error = _run(self._using, job)
+            error = _run(self._using, job, self._before_task)
             if error is not None and self._raise_errors:
                 error.add_note(
                     f"raised by job {job.id} ({job.task}), attempt {job.attempt} of {job.max_attempts};"
@@ -102,7 +106,7 @@ class _Drain:
         return _claim_one(self._using, self._worker_id, self._queues)
 
 
-def _next_due(using: str) -> datetime | None:
+def next_due(using: str) -> datetime | None:
     """Return when the next job is due that waits for its time only."""
     due = Job.objects.using(using).filter(status__in=("SCHEDULED", "WAITING")).aggregate(due=Min("run_after"))["due"]
     return due if due is None or isinstance(due, datetime) else None
@@ -128,12 +132,13 @@ def _claim_one(using: str, worker_id: int, queues: QueueOrder) -> ClaimedJob | N
     return next(iter(found), None)
 
 
-def _run(using: str, job: ClaimedJob) -> BaseException | None:
+def _run(using: str, job: ClaimedJob, before_task: Callable[[], None]) -> BaseException | None:
     """Run a claimed job, record how it ended, and return the error that it failed with."""
     raised: list[BaseException] = []
 
     def call(task: Task[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         try:
+            before_task()
             return _call_in_savepoints(task, args, kwargs)
         except BaseException as error:
             raised.append(error)
