@@ -11,7 +11,7 @@ import inspect
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, KeysView, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
@@ -49,8 +49,10 @@ def dump_arguments(
     *,
     task: str,
     max_bytes: int,
+    sensitive: Collection[str] = (),
 ) -> tuple[str, str]:
-    """Return (args, kwargs) as JSON texts. Raises InvalidArguments, which names the argument and the way out.
+    """Return (args, kwargs) as JSON texts. Raises InvalidArguments, which names the argument and the way out, and shows
+    no value of one that is `sensitive`.
 
     Checked: the signature accepts them; each value survives the round trip through PostgreSQL's JSON; the size.
     """
@@ -61,7 +63,7 @@ def dump_arguments(
     try:
         texts = dump(list(args)) if args else "[]", dump(dict(kwargs)) if kwargs else "{}"
     except ValueError:
-        raise InvalidArguments(f"{task}: {_fault_in_arguments(bound)}") from None
+        raise InvalidArguments(f"{task}: {_fault_in_arguments(bound, sensitive)}") from None
     size = len(texts[0]) + len(texts[1])
     if size > max_bytes:
         largest = max(_named(bound), key=lambda each: len(dump(each[1])), default=("", None))[0]
@@ -246,13 +248,15 @@ def _named(bound: inspect.BoundArguments) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _fault_in_arguments(bound: inspect.BoundArguments) -> str:
+def _fault_in_arguments(bound: inspect.BoundArguments, sensitive: Collection[str]) -> str:
     for name, value in _named(bound):
         if fault := _fault_in_text(name, f"the name {name!a}"):
             return fault
         try:
             dump(value)
         except ValueError:
+            if name.partition("[")[0] in sensitive:
+                return f"{name}, whose value is not shown, is or contains what is not JSON ({type(value).__qualname__})"
             return _find_fault(value, name)
     return "the arguments are nested too deeply"
 

@@ -211,6 +211,12 @@ def current_job() -> JobContext:
     return context
 
 
+def identity() -> tuple[int, str, int] | None:
+    """Return id, task and attempt of the current job; None outside a job."""
+    context = _current.get()
+    return None if context is None else (context.id, context.task_name, context.attempt)
+
+
 @contextmanager
 def entered(context: JobContext) -> Iterator[None]:
     """Make `context` the current job inside the block, in this thread or coroutine."""

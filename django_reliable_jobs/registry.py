@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from django_reliable_jobs.context import JobContext
     from django_reliable_jobs.models import Job
 
+MASK = "(sensitive)"
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -261,6 +263,20 @@ def _nearest(name: str) -> str | None:
     near = [by_end[end]] if end in by_end else get_close_matches(name, _tasks, n=1)
     near = near or [by_end[each] for each in get_close_matches(end, by_end, n=1)]
     return _tasks[near[0]].name if near else None
+
+
+def masked(task: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of a job as people and logs may see them: without the values of sensitive ones."""
+    declared = find(task)
+    if declared is None or not declared.sensitive:
+        return args, kwargs
+    names = list(declared.signature.parameters)
+    variable = [each.kind is inspect.Parameter.VAR_POSITIONAL for each in declared.signature.parameters.values()]
+    last = variable.index(True) if True in variable else len(names) - 1
+    return (
+        [MASK if names[min(place, last)] in declared.sensitive else value for place, value in enumerate(args)],
+        {name: MASK if name in declared.sensitive else value for name, value in kwargs.items()},
+    )
 
 
 def all_tasks() -> list[Task[..., Any]]:

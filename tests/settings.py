@@ -52,3 +52,7 @@ DATABASES["default"].setdefault("OPTIONS", {}).update(json.loads(os.environ.get(
 
 # Users are made by the hundred, and nobody guesses their passwords.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+if "TESTS_LOG_FORMAT" in os.environ:
+    LOGGING["formatters"]["terminal"]["format"] = os.environ["TESTS_LOG_FORMAT"]  # noqa: F405
+    LOGGING["root"] = {"handlers": ["terminal"], "level": "INFO"}  # noqa: F405

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import threading
@@ -239,3 +240,18 @@ def enqueues_itself() -> None:
 def breaks_its_transaction() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1 / 0")
+
+
+@task(sensitive=["card", "codes"])
+def pays(amount: int, card: str, *codes: str, note: str = "", **more: Any) -> None:
+    pass
+
+
+@task()
+def logs_a_line() -> None:
+    logging.getLogger("shop.orders").warning("the order was shipped", extra={"order": 7})
+
+
+@task(max_attempts=1)
+def once_fails() -> None:
+    raise ValueError("it broke")

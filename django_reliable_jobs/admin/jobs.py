@@ -16,6 +16,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
+from django_reliable_jobs import registry
 from django_reliable_jobs.admin import progress
 from django_reliable_jobs.admin.read_only import ReadOnly, ReadOnlyAdmin
 from django_reliable_jobs.admin.steps import StepInline
@@ -152,11 +153,11 @@ class JobAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("positional arguments"))
     def arguments(self, job: Job) -> SafeString | str:
-        return as_json(job.args)
+        return as_json(registry.masked(job.task, job.args, job.kwargs)[0])
 
     @admin.display(description=_("keyword arguments"))
     def keyword_arguments(self, job: Job) -> SafeString | str:
-        return as_json(job.kwargs)
+        return as_json(registry.masked(job.task, job.args, job.kwargs)[1])
 
     @admin.display(description=_("result"))
     def returned(self, job: Job) -> SafeString | str:

@@ -64,7 +64,12 @@ def insert_plain(using: str, task: Task[..., Any] | str, kwargs: Mapping[str, An
 def _check(placement: Placement[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
     task = placement.task
     texts = arguments.dump_arguments(
-        task.signature, args, kwargs, task=task.name, max_bytes=settings.MAX_ARGUMENT_BYTES
+        task.signature,
+        args,
+        kwargs,
+        task=task.name,
+        max_bytes=settings.MAX_ARGUMENT_BYTES,
+        sensitive=task.sensitive,
     )
     return Call(*texts, unique.hash_of_call(placement, args, kwargs), **_keys_of_limits(task, args, kwargs))
 

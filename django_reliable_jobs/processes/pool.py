@@ -13,6 +13,7 @@ from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from django_reliable_jobs import logs
 from django_reliable_jobs.context import StopFlag
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.lifecycle import Outcome
@@ -199,6 +200,8 @@ class Pool:
         self._report(held)
 
     def _execute(self, held: HeldJob) -> Outcome | None:
+        logs.enter(held.job.id, held.job.task, held.job.attempt)
+
         def call(task: Task[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
             return _call_interruptibly(held, lambda: self._call(held, task, args, kwargs))
 

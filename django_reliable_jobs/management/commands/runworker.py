@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import autoreload
 
-from django_reliable_jobs import notify
+from django_reliable_jobs import logs, notify
 from django_reliable_jobs.engine import tick
 from django_reliable_jobs.management import reloading
 from django_reliable_jobs.management.console import database_of, show_log
@@ -96,6 +96,7 @@ class Command(BaseCommand):
         if options["reload"] and reloading.is_parent():
             sys.exit(reloading.run_children())
         show_log(options["verbosity"])
+        logs.mark_handlers()
         connections.leave_pools()
         _run(options)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from django_reliable_jobs import registry
 from django_reliable_jobs.engine import history, inspection, obstacles, progress
 from django_reliable_jobs.engine.inspection import WorkerStatus, as_local
 from django_reliable_jobs.management.jobs.arguments import Options, Verbs, add_verb, count, job_id
@@ -74,7 +75,8 @@ def show(using: str, options: Options) -> Report:
 
 def _data(job: Job) -> dict[str, Any]:
     also = {name: getattr(job, name) for name in _ALSO}
-    return {**columns_of(job), **also, "is_unique": job.unique_hash is not None}
+    args, kwargs = registry.masked(job.task, job.args, job.kwargs)
+    return {**columns_of(job), **also, "args": args, "kwargs": kwargs, "is_unique": job.unique_hash is not None}
 
 
 def _worker_of(using: str, job: Job) -> WorkerStatus | None:
@@ -86,11 +88,12 @@ def _worker_of(using: str, job: Job) -> WorkerStatus | None:
 def _fields(job: Job, now: datetime) -> list[str]:
     ran = None if job.started_at is None or job.finished_at is None else span(job.finished_at - job.started_at)
     finished = moment_from(job.finished_at, now=now)
+    args, kwargs = registry.masked(job.task, job.args, job.kwargs)
     fields = {
         "queue": f"{job.queue_name}, priority {job.priority}",
         "attempts": f"{job.attempt} used, of {job.max_attempts}" + (f"; {job.losses} lost" if job.losses else ""),
-        "args": _as_json(job.args) if job.args else None,
-        "kwargs": _as_json(job.kwargs) if job.kwargs else None,
+        "args": _as_json(args) if args else None,
+        "kwargs": _as_json(kwargs) if kwargs else None,
         "result": None if job.result is None else _as_json(job.result),
         "reason": job.reason,
         "enqueued": moment_from(job.created_at, now=now),
