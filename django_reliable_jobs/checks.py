@@ -11,6 +11,7 @@ from django.core import checks
 from django.db import DEFAULT_DB_ALIAS, connections, router
 
 from django_reliable_jobs import conf, registry
+from django_reliable_jobs.engine import requirements
 
 TAG = "reliable_jobs"
 
@@ -19,6 +20,7 @@ def register() -> None:
     """Register the checks; called once the app is ready."""
     for check in (check_settings, check_time_zone, check_database, check_on_dead):
         checks.register(check, TAG)
+    checks.register(check_version, TAG, checks.Tags.database)
 
 
 def check_settings(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
@@ -35,28 +37,15 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[ch
 def check_time_zone(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
     if django_settings.USE_TZ:
         return []
-    return [
-        checks.Error(
-            "django_reliable_jobs needs USE_TZ = True.",
-            hint="Due moments and leases are instants; naive local times are ambiguous twice a year.",
-            id="reliable_jobs.E002",
-        )
-    ]
+    return [checks.Error(requirements.NAIVE.message, hint=requirements.NAIVE.hint, id="reliable_jobs.E002")]
 
 
 def check_database(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
     from django_reliable_jobs.models import Job
 
     alias = router.db_for_write(Job)
-    vendor = connections[alias].vendor
-    if vendor != "postgresql":
-        return [
-            checks.Error(
-                f"django_reliable_jobs needs PostgreSQL, but the database {alias!r} is {vendor}.",
-                hint="Point the alias at PostgreSQL 14 or later, or let a database router send the app to one that is.",
-                id="reliable_jobs.E003",
-            )
-        ]
+    if (mistake := requirements.engine_mistake(connections[alias])) is not None:
+        return [checks.Error(mistake.message, hint=mistake.hint, id="reliable_jobs.E003")]
     if alias == DEFAULT_DB_ALIAS:
         return []
     return [
@@ -70,6 +59,19 @@ def check_database(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[ch
             id="reliable_jobs.W001",
         )
     ]
+
+
+def check_version(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **_: Any
+) -> list[checks.CheckMessage]:
+    """With `check --database` and `migrate` only, as Django does it: it asks the server."""
+    from django_reliable_jobs.models import Job
+
+    alias = router.db_for_write(Job)
+    if alias not in (databases or ()) or connections[alias].vendor != "postgresql":
+        return []
+    mistake = requirements.version_mistake(connections[alias])
+    return [checks.Error(mistake.message, hint=mistake.hint, id="reliable_jobs.E006")] if mistake else []
 
 
 def check_on_dead(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:

@@ -19,6 +19,7 @@ from django.db.backends.utils import CursorWrapper
 from psycopg.pq import TransactionStatus
 
 from django_reliable_jobs.conf import settings
+from django_reliable_jobs.engine.requirements import require
 from django_reliable_jobs.models import Job
 
 # Until the transaction ends, the server ends a session that sits idle in it for longer than a lease, or sooner if that
@@ -58,6 +59,7 @@ def short_transaction(
     The timeouts, in seconds, hold in a transaction of its own only.
     """
     connection = connections[using]
+    require(connection)
     outermost = not connection.in_atomic_block
     with transaction.atomic(using=using, savepoint=savepoint), connection.cursor() as cursor:
         if outermost:
@@ -77,6 +79,7 @@ def short_transaction(
 def engine_cursor(using: str) -> Iterator[CursorWrapper]:
     """Open a cursor each of whose statements is a READ COMMITTED transaction of its own, or a part of the caller's."""
     connection = connections[using]
+    require(connection)
     with connection.cursor() as cursor:
         if _is_in_transaction(connection):
             yield cursor

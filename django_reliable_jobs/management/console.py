@@ -7,6 +7,7 @@ import logging
 from django.core.management.base import CommandError
 from django.db import OperationalError, ProgrammingError, connections
 
+from django_reliable_jobs.engine import requirements
 from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.models import Worker
 
@@ -26,13 +27,16 @@ def show_log(verbosity: int) -> None:
 
 
 def database_of(alias: str | None) -> str:
-    """Return the alias to work on. Raises CommandError if there is none of that name, or it lacks our tables.
+    """Return the alias to work on. Raises CommandError if there is none of that name, its server is too old, or it
+    lacks our tables.
 
     A server that can't be reached is no mistake: the processes wait for it.
     """
     using = alias or default_database()
     if using not in connections:
         raise CommandError(f"there is no database {using!r} in DATABASES; the aliases are {', '.join(connections)}")
+    if (mistake := requirements.version_mistake(connections[using])) is not None:
+        raise CommandError(str(mistake))
     try:
         Worker.objects.using(using).exists()
     except ProgrammingError as error:

@@ -125,7 +125,7 @@ def halt(thread: int) -> None:
     for connection in list(_opened.get(thread, {}).values()):
         raw = connection.connection
         with suppress(psycopg.Error):  # a query that goes on would hold its locks, whatever becomes of its connection
-            if raw is not None:
+            if raw is not None and connection.vendor == "postgresql":
                 raw.cancel_safe(timeout=HALT_SECONDS)
     cut(thread)
 

@@ -6,16 +6,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core import checks as django_checks
-from django.db import connections
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import CommandError, call_command
+from django.db import connection, connections
 from django.test import override_settings
 
-from django_reliable_jobs import checks, registry, task
+from django_reliable_jobs import checks, emit_event, registry, task
+from django_reliable_jobs.engine import schedules
+from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.models import Job
+from tests import tasks
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 
@@ -72,6 +78,64 @@ def test_another_engine_is_an_error_that_names_the_alias(jobs_elsewhere: dict[st
     [message] = run_checks()
     assert (message.id, message.level) == ("reliable_jobs.E003", django_checks.ERROR)
     assert "the database 'jobs' is sqlite" in message.msg
+
+
+EVERY_WAY: dict[str, Callable[[], Any]] = {
+    "enqueue": lambda: tasks.nothing.enqueue(),
+    "unique": lambda: tasks.unique.enqueue("key"),
+    "later": lambda: tasks.nothing.using(run_after=timedelta(hours=1)).enqueue(),
+    "many": lambda: tasks.nothing.enqueue_many([{}]),
+    "event": lambda: emit_event("name", None),
+    "schedule": lambda: schedules.pause(default_database(), [1]),
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("act", EVERY_WAY.values(), ids=EVERY_WAY)
+def test_where_no_checks_run_the_first_statement_says_the_same(act: Callable[[], Any]) -> None:
+    with override_settings(USE_TZ=False):
+        [message] = run_checks()
+        with pytest.raises(ImproperlyConfigured) as caught:
+            act()
+    assert str(caught.value) == f"{message.msg} {message.hint}"
+
+
+@pytest.mark.parametrize("act", EVERY_WAY.values(), ids=EVERY_WAY)
+def test_and_of_another_engine(act: Callable[[], Any], jobs_elsewhere: dict[str, Any]) -> None:
+    jobs_elsewhere["ENGINE"] = "django.db.backends.sqlite3"
+    [message] = run_checks()
+    with pytest.raises(ImproperlyConfigured) as caught:
+        act()
+    assert str(caught.value) == f"{message.msg} {message.hint}"
+
+
+class OldServer:
+    """Answers as PostgreSQL 13 does, and Django refuses it or lets it pass."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, is_refused: bool) -> None:
+        connection.close()
+        monkeypatch.setitem(vars(connections["default"]), "pg_version", 130011)
+        if not is_refused:
+            monkeypatch.setattr(type(connection.features), "minimum_database_version", (13,))
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_an_old_server_is_an_error_when_the_database_is_checked(
+    monkeypatch: pytest.MonkeyPatch, is_refused: bool
+) -> None:
+    with monkeypatch.context() as patch:
+        OldServer(patch, is_refused=is_refused)
+        assert run_checks() == [], "it takes --database to ask the server"
+        [message] = django_checks.run_checks(tags=[checks.TAG], databases=["default"])
+        assert (message.id, message.level) == ("reliable_jobs.E006", django_checks.ERROR)
+        assert "needs PostgreSQL 14 or later on the database 'default'" in message.msg
+        assert "13.11" in message.msg
+        for command in ("runworker", "runscheduler"):
+            with pytest.raises(CommandError, match=r"needs PostgreSQL 14 or later .* Upgrade the server"):
+                call_command(command, skip_checks=True, verbosity=0)
+        connection.close()
+    assert django_checks.run_checks(tags=[checks.TAG], databases=["default"]) == []
 
 
 def test_jobs_in_another_database_than_the_business_rows_are_a_warning(jobs_elsewhere: dict[str, Any]) -> None:
