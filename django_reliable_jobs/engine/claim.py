@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db import connections
-
 from django_reliable_jobs import clock
 from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.engine.waits import HAS_NEWS
@@ -67,9 +65,9 @@ class Sight(NamedTuple):
     """What `look` saw of the lines that jobs wait in; what is paused it does not see."""
 
     heads: list[Head]
-    has_news: bool = False  # there are events, or jobs whose wait is over, that nobody has looked at
     next_due: float | None  # seconds until the next scheduled job is due
     limited: list[str]  # the queues in which jobs with limits are ready
+    has_news: bool = False  # there are events, or jobs whose wait is over, that nobody has looked at
 
 
 # Only rows of the ready index; what has a limit is not in it.
@@ -201,7 +199,7 @@ SELECT {TAKEN} FROM django_reliable_jobs_job job
 
 def look(using: str) -> Sight:
     """Return the head of each queue and priority that has a ready job, and what else there is to wait for."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(LOOK, {"moment": clock.moment()})
         *rows, (_, _, _, _, next_due, has_news, _) = cursor.fetchall()
     heads = [Head._make(row) for row in rows if row[1] is not None]
@@ -248,6 +246,6 @@ def claim_passed_over(using: str, worker_id: int, job_id: int, *, patience: floa
 
 def find_orphans(using: str, worker_id: int, held: set[int]) -> list[ClaimedJob]:
     """Return jobs that this worker claimed but does not hold: the answer to the claim was lost with its connection."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(FIND_ORPHANS, {"moment": clock.moment(), "worker_id": worker_id, "held": list(held)})
         return [ClaimedJob._make(row) for row in cursor.fetchall()]

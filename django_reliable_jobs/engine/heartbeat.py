@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connections
-
 from django_reliable_jobs import registry
 from django_reliable_jobs.conf import settings
+from django_reliable_jobs.engine.transaction import engine_cursor
 
 REGISTER = """
 INSERT INTO django_reliable_jobs_worker (id, host, pid, queues, excluded_queues, threads, tasks, expires_at)
@@ -106,7 +105,7 @@ def mark_stopping(using: str, worker_id: int) -> None:
 
 def cancel_requests(using: str, worker_id: int) -> set[int]:
     """Return the tokens of this worker's running jobs that somebody asked to cancel."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(CANCEL_REQUESTS, {"id": worker_id})
         return {token for (token,) in cursor.fetchall()}
 
@@ -118,6 +117,6 @@ def deregister(using: str, worker_id: int) -> None:
 
 
 def _execute(using: str, statement: str, worker_id: int, **parameters: Any) -> int:
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(statement, {"id": worker_id, "lease": settings.LEASE_SECONDS, **parameters})
         return int(cursor.rowcount)

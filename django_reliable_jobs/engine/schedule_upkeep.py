@@ -92,7 +92,7 @@ def prune_slots(using: str, after: int = 0) -> int | None:
 
 
 def prune_jobs(using: str, after: int = 0) -> int | None:
-    """Delete ended jobs beyond what their schedule keeps of them."""
+    """Delete ended jobs beyond what their schedule keeps of them, and to which no row of the project refers."""
     successes.note(using)
     is_free = references.is_free(references.find(using))
     return _sweep(using, PRUNE_JOBS.format(is_free=is_free), after=after, most=MOST_JOBS)

@@ -102,10 +102,10 @@ class Recorder:
             self._told.append(held)
         if held.outcome is None or held.outcome.is_recorded:
             self._forget([held.job.token])
-        else:
-            self._ended.append(held)
             if held.outcome is not None:
                 self._on_written([held])
+        else:
+            self._ended.append(held)
 
     def flag(self, tokens: Collection[int] | None, reason: StopReason, *, insists: bool = True) -> None:
         """Ask jobs (None: all) to end. The first reason stays, but a lost lease goes before all others."""

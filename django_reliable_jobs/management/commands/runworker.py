@@ -119,7 +119,6 @@ def _run(options: dict[str, Any]) -> None:
     changed = reloading.watch(stop) if options["reload"] else None
     start_probe(options["health_port"], lambda: _complaints(process, scheduler))
     code = process.run()
-    _stop_scheduler(scheduler)
     sys.stdout.flush()
     sys.stderr.flush()
     # Not sys.exit: a job that was given back may still run in its thread, and must not go on beside its successor.
