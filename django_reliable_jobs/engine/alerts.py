@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import DatabaseError, connections, transaction
+from django.db import DatabaseError, transaction
 
 from django_reliable_jobs.arguments import without_bad_characters
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine.transaction import short_transaction
+from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.models import Alert
 
 logger = logging.getLogger("django_reliable_jobs")
@@ -192,14 +192,14 @@ def flip(using: str, found: Sequence[Finding], looked_for: Iterable[str], channe
 
 def acknowledge(using: str, alert_ids: Sequence[int], *, by: str) -> list[int]:
     """Note that a person knows of open alerts: they are not repeated any more; return those that were not known."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(ACKNOWLEDGE, {"ids": sorted(alert_ids), "by": by[:150]})
         return sorted(alert_id for (alert_id,) in cursor.fetchall())
 
 
 def find_events(using: str) -> list[Finding]:
     """Return what happened lately, or was not acknowledged yet, as findings."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute("SELECT clock_timestamp()")
         now: datetime = cursor.fetchone()[0]
     rows = Alert.objects.using(using).filter(resolved_at=None, acknowledged_at=None, kind__in=list(QUIET))
@@ -211,7 +211,7 @@ def prune(using: str) -> None:
     """Delete alerts that were resolved longer ago than ALERT_RETENTION."""
     parameters: dict[str, Any] = {"age": settings.ALERT_RETENTION}
     if settings.ALERT_RETENTION is not None:
-        with connections[using].cursor() as cursor:
+        with engine_cursor(using) as cursor:
             cursor.execute(PRUNE, parameters)
 
 
@@ -225,7 +225,7 @@ def _is_recent(alert: Alert, now: datetime) -> bool:
 
 def _open(using: str, findings: Sequence[Finding], *, adds: bool) -> None:
     if findings:
-        with connections[using].cursor() as cursor:
+        with engine_cursor(using) as cursor:
             cursor.execute(_OPEN, {**_columns(findings), "adds": adds, "until_seen": _UNTIL_SEEN})
 
 

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db import connections
-
 from django_reliable_jobs import clock, registry
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine.transaction import short_transaction
+from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.models import MinuteCount
 
 _NOW = "coalesce(%(moment)s::timestamptz, statement_timestamp())"
@@ -98,7 +96,7 @@ def declare(using: str) -> None:
         "watched": [task.name for task in tasks if task.alert_after is not None],
         "unwatched": [task.name for task in tasks if task.alert_after is None],
     }
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(DECLARE, parameters)
 
 
@@ -106,7 +104,7 @@ def per_minute(using: str, span: Any) -> list[Minute]:
     """Return the counts of the last `span` (a timedelta), by minute, queue and outcome; minutes without any are left
     out, the last one is not complete.
     """
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(PER_MINUTE, {"moment": clock.moment(), "span": span})
         return [Minute(*row) for row in cursor.fetchall()]
 
@@ -115,7 +113,7 @@ def prune(using: str) -> None:
     """Delete counts older than COUNTER_RETENTION."""
     parameters: dict[str, Any] = {"moment": clock.moment(), "age": settings.COUNTER_RETENTION}
     if settings.COUNTER_RETENTION is not None:
-        with connections[using].cursor() as cursor:
+        with engine_cursor(using) as cursor:
             cursor.execute(PRUNE, parameters)
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db import connections
-
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine.alerts import Finding
 from django_reliable_jobs.engine.inspection import as_local
+from django_reliable_jobs.engine.transaction import engine_cursor
 from django_reliable_jobs.models import Alert
 
 Kind = Alert.Kind
@@ -90,6 +89,6 @@ def clocks_that_are_off(using: str) -> list[Finding]:
 
 
 def _rows(using: str, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(statement, parameters)
         return list(cursor.fetchall())

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import connections
-
 from django_reliable_jobs import clock
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import schedule_upkeep, schedules
@@ -14,6 +12,7 @@ from django_reliable_jobs.engine.alerts import Finding
 from django_reliable_jobs.engine.inspection import as_local
 from django_reliable_jobs.engine.schedules import OFFICE
 from django_reliable_jobs.engine.slots import NOW
+from django_reliable_jobs.engine.transaction import engine_cursor
 from django_reliable_jobs.models import Alert
 from django_reliable_jobs.spans import write_span
 
@@ -167,6 +166,6 @@ def _idle_scheduler(who: str, overdue: str, due_at: datetime, count: int) -> Fin
 
 
 def _rows(using: str, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(statement, {"moment": clock.moment(), **parameters})
         return list(cursor.fetchall())

@@ -5,14 +5,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import connections
-
 from django_reliable_jobs import clock, registry
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import inspection
 from django_reliable_jobs.engine.alerts import Finding
 from django_reliable_jobs.engine.claim import IS_LIMITED, IS_OPEN, IS_READY, NOW
 from django_reliable_jobs.engine.inspection import IS_ALIVE, SERVES, as_local
+from django_reliable_jobs.engine.transaction import engine_cursor
 from django_reliable_jobs.models import Alert, Pulse
 from django_reliable_jobs.spans import write_span
 
@@ -178,6 +177,6 @@ def _jobs(count: int) -> str:
 
 
 def _rows(using: str, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(statement, {"moment": clock.moment(), **parameters})
         return list(cursor.fetchall())

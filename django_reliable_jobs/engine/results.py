@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db import connections
-
 from django_reliable_jobs.arguments import load
+from django_reliable_jobs.engine.transaction import engine_cursor
 
 # In one statement: a result is asked for again and again while somebody waits for it.
 READ = """
@@ -56,7 +55,7 @@ class JobResult(NamedTuple):
 
 def read(using: str, job_id: int) -> JobResult | None:
     """Return the job of this id with its attempts, or None."""
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(READ, {"id": job_id})
         row = cursor.fetchone()
     if row is None:

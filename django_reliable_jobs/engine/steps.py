@@ -13,7 +13,7 @@ from django.db import InterfaceError, OperationalError, connections, transaction
 from django_reliable_jobs import clock
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine.checkpoints import MINE, AttemptPort
-from django_reliable_jobs.engine.transaction import LIMIT_IDLE, around, engine_cursor, open_blocks
+from django_reliable_jobs.engine.transaction import LIMIT_IDLE, around, engine_cursor, open_blocks, short_transaction
 from django_reliable_jobs.exceptions import InvalidStep, LeaseLost, Suspension
 from django_reliable_jobs.replay import Asked, Replay, Stored
 from django_reliable_jobs.retry import DEFAULT_POLICY, RetryPolicy
@@ -199,7 +199,7 @@ class StepPort(AttemptPort):
 
     def _was_recorded(self, name: str) -> bool:
         connections[self._using].close()
-        with transaction.atomic(using=self._using), connections[self._using].cursor() as cursor:
+        with short_transaction(self._using) as cursor:
             cursor.execute(LOCK, self._key)
             cursor.execute(READ_BACK, {**self._key, "name": name})
             return cursor.fetchone() is not None

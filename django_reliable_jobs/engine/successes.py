@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from django.db import connections
-
 from django_reliable_jobs import clock
 from django_reliable_jobs.conf import settings
+from django_reliable_jobs.engine.transaction import engine_cursor
 from django_reliable_jobs.models import Job
 
 NOTED_EARLY = timedelta(minutes=10)  # before it may be pruned
@@ -33,5 +32,5 @@ def note(using: str) -> None:
     """Keep the moment of the last success of schedules whose last succeeded job is about to be pruned."""
     age = settings.retention_of(Job.Status.SUCCEEDED)
     parameters: dict[str, Any] = {"moment": clock.moment(), "age": age, "early": NOTED_EARLY}
-    with connections[using].cursor() as cursor:
+    with engine_cursor(using) as cursor:
         cursor.execute(NOTE, parameters)
