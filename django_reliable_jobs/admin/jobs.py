@@ -12,6 +12,7 @@ from django.contrib.admin.views.main import ChangeList
 from django.db.models import Q, QuerySet
 from django.forms.models import BaseInlineFormSet
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
@@ -20,11 +21,13 @@ from django_reliable_jobs import registry
 from django_reliable_jobs.admin import progress
 from django_reliable_jobs.admin.read_only import ReadOnly, ReadOnlyAdmin
 from django_reliable_jobs.admin.steps import StepInline
-from django_reliable_jobs.engine import history, inspection
+from django_reliable_jobs.engine import history, inspection, schedule_history
 from django_reliable_jobs.engine.inspection import WIDE_COLUMNS, as_local
+from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.models import Attempt, Job
 
 MOST_ATTEMPTS = 20
+SCHEDULE_PAGE = "admin:django_reliable_jobs_schedule_change"
 LONGEST_ID = 19  # digits
 SHORT_JSON = 80
 PRE_STYLE = "white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; padding: 0"
@@ -103,7 +106,7 @@ class JobAdmin(ReadOnlyAdmin):
         (_("Moments"), {"fields": ("enqueued", "due", "started", "finished", "expires")}),
     )
     readonly_fields = (
-        *("how_far", "arguments", "keyword_arguments", "returned", "attempts"),
+        *("of_schedule", "how_far", "arguments", "keyword_arguments", "returned", "attempts"),
         *("enqueued", "due", "started", "finished", "expires"),
     )
 
@@ -111,8 +114,9 @@ class JobAdmin(ReadOnlyAdmin):
         return NarrowList
 
     def get_fieldsets(self, request: HttpRequest, obj: Job | None = None) -> Any:
+        of_schedule = ((None, {"fields": ("of_schedule",)}),) if obj is not None and obj.schedule_id else ()
         told = ((_("Progress"), {"fields": ("how_far",)}),) if obj is not None and progress.has_told(obj) else ()
-        return (*self.fieldsets[:1], *told, *self.fieldsets[1:])
+        return (*self.fieldsets[:1], *of_schedule, *told, *self.fieldsets[1:])
 
     def get_inlines(self, request: HttpRequest, obj: Job | None = None) -> list[Any]:
         if obj is None:
@@ -134,6 +138,14 @@ class JobAdmin(ReadOnlyAdmin):
     @admin.display(description=_("how far"))
     def how_far(self, job: Job) -> SafeString:
         return progress.how_far(job)
+
+    @admin.display(description=_("schedule"))
+    def of_schedule(self, job: Job) -> SafeString | str:
+        if job.schedule_id is None:
+            return "-"
+        name = schedule_history.name_of(default_database(), job.schedule_id)
+        slot = "" if job.slot is None else f", {_('slot')} {as_local(job.slot)}"
+        return format_html('<a href="{}">{}</a>{}', reverse(SCHEDULE_PAGE, args=[job.schedule_id]), name, slot)
 
     @admin.display(description=_("task"))
     def task_name(self, job: Job) -> SafeString:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from django_reliable_jobs.engine.transaction import engine_cursor
-from django_reliable_jobs.models import Slot, SlotRange
+from django_reliable_jobs.models import Schedule, Slot, SlotRange
 
 # Each arm is one descent of the index of a schedule's jobs, however many there are.
 LAST_JOBS = """
@@ -45,6 +45,12 @@ class Decided:
     count: int | None
     reason: str  # in words; empty if there is a job
     job_id: int | None
+
+
+def name_of(using: str, schedule_id: int) -> str:
+    """Return the name of a schedule, or what is left of it."""
+    name: str | None = Schedule.objects.using(using).filter(pk=schedule_id).values_list("name", flat=True).first()
+    return f"{schedule_id}, deleted since" if name is None else name
 
 
 def last_jobs(using: str, schedule_ids: Iterable[int]) -> dict[int, LastJob]:

@@ -7,7 +7,8 @@ import pytest
 from django_reliable_jobs.engine import schedules
 from django_reliable_jobs.models import Job, Schedule
 from django_reliable_jobs.recurrence import Cron, Every
-from django_reliable_jobs.testing import at
+from django_reliable_jobs.testing import at, tick
+from tests import tasks
 from tests.edges.jobs_command import failing, jobs, jobs_json
 from tests.scheduled_tasks import only_declared
 from tests.schedules import a_schedule, on
@@ -71,3 +72,15 @@ class TestBackfill:
         a_schedule()
         with at(on(2, 2)):
             assert "lies in the future" in failing("backfill", "hourly", *span)[1]
+
+
+class TestShow:
+    def test_a_job_names_its_schedule(self) -> None:
+        schedule = a_schedule()
+        [job] = tick(at=on(2, 1))
+        lines = [line.split() for line in jobs("show", job.pk).splitlines()]
+        assert ["schedule", "hourly"] in lines
+        assert ["slot", "2026-03-02", "01:00:00", "UTC"] in lines
+        schedules.delete("default", [schedule.pk])
+        assert f"{schedule.pk}, deleted since" in jobs("show", job.pk)
+        assert "schedule  " not in jobs("show", tasks.nothing.enqueue().pk)

@@ -148,6 +148,15 @@ class TestPage:
         assert f'<a href="/admin/django_reliable_jobs/job/{second.pk}/change/">job {second.pk}</a>: dead' in text
         assert "missed, and not caught up" in text
 
+    def test_the_page_of_a_job_names_its_schedule(self, admin_client: Client) -> None:
+        schedule = a_schedule(name="<hourly>")
+        [job] = tick(at=on(2, 1))
+        page = f"/admin/django_reliable_jobs/job/{job.pk}/change/"
+        text = admin_client.get(page).content.decode()
+        assert f'<a href="{page_of(schedule)}">&lt;hourly&gt;</a>, slot 2026-03-02 01:00:00 UTC' in text
+        schedules.delete("default", [schedule.pk])
+        assert f"{schedule.pk}, deleted since" in admin_client.get(page).content.decode()
+
 
 class TestPreview:
     def ask(self, client: Client, moment: datetime, **changes: str) -> Any:

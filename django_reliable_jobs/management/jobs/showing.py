@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from django_reliable_jobs import registry
-from django_reliable_jobs.engine import history, inspection, obstacles, progress
+from django_reliable_jobs.engine import history, inspection, obstacles, progress, schedule_history
 from django_reliable_jobs.engine.inspection import WorkerStatus, as_local
 from django_reliable_jobs.management.jobs.arguments import Options, Verbs, add_verb, count, job_id
 from django_reliable_jobs.management.jobs.listing import columns_of
@@ -63,7 +63,7 @@ def show(using: str, options: Options) -> Report:
         lines=[
             f"Job {job.pk}  {job.status}  {printable(job.task)}",
             "",
-            *_fields(job, now),
+            *_fields(job, now, None if job.schedule_id is None else schedule_history.name_of(using, job.schedule_id)),
             *_now_running(job, worker, request),
             *_waiting_lines(waits),
             *progress_lines(job, standing, now),
@@ -85,7 +85,7 @@ def _worker_of(using: str, job: Job) -> WorkerStatus | None:
     return next((each for each in inspection.workers(using) if each.id == job.worker_id), None)
 
 
-def _fields(job: Job, now: datetime) -> list[str]:
+def _fields(job: Job, now: datetime, schedule: str | None) -> list[str]:
     ran = None if job.started_at is None or job.finished_at is None else span(job.finished_at - job.started_at)
     finished = moment_from(job.finished_at, now=now)
     args, kwargs = registry.masked(job.task, job.args, job.kwargs)
@@ -102,6 +102,7 @@ def _fields(job: Job, now: datetime) -> list[str]:
         "finished": f"{finished}, it ran for {ran}" if ran else finished,
         "expires": moment_from(job.expires_at, now=now),
         "start before": moment_from(job.start_before, now=now),
+        "schedule": schedule,
         "slot": None if job.slot is None else as_local(job.slot),
         "compensation": None if job.compensation == Job.Compensation.NONE else job.compensation,
     }
