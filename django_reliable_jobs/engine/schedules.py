@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -53,10 +54,11 @@ UPDATE django_reliable_jobs_job SET serial_key = %(key)s WHERE id IN (
 
 
 def find(using: str, name: str) -> Schedule:
-    """Return the schedule of this name. Raises UnknownSchedule."""
+    """Return the schedule of this name. Raises UnknownSchedule, which suggests the nearest."""
     schedule = Schedule.objects.using(using).filter(name=name).first()
     if schedule is None:
-        raise UnknownSchedule(f"there is no schedule {name!r}")
+        close = get_close_matches(name, Schedule.objects.using(using).values_list("name", flat=True), n=1)
+        raise UnknownSchedule(f"there is no schedule {name!r}" + (f": did you mean {close[0]!r}?" if close else ""))
     return schedule
 
 

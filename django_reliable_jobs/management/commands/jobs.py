@@ -15,6 +15,12 @@ from django_reliable_jobs.management.jobs.pausing import add_pause, add_resume
 from django_reliable_jobs.management.jobs.pinging import add_ping
 from django_reliable_jobs.management.jobs.progress import add_watch
 from django_reliable_jobs.management.jobs.report import Report
+from django_reliable_jobs.management.jobs.schedules import (
+    add_pause_schedule,
+    add_resume_schedule,
+    add_run_schedule,
+    add_schedules,
+)
 from django_reliable_jobs.management.jobs.scheduling import add_backfill, add_sync_schedules
 from django_reliable_jobs.management.jobs.showing import add_show
 from django_reliable_jobs.management.jobs.status import add_status
@@ -34,6 +40,10 @@ VERBS = (
     add_limits,
     add_limit,
     add_prune,
+    add_schedules,
+    add_run_schedule,
+    add_pause_schedule,
+    add_resume_schedule,
     add_sync_schedules,
     add_backfill,
     add_ping,

@@ -18,6 +18,11 @@ from django_reliable_jobs.management.jobs.report import Report
 def add_pause(verbs: Verbs) -> None:
     parser = add_verb(verbs, "pause", pause, "Let no more jobs of queues start; what was claimed before runs on.")
     _add_queues(parser, "every queue, also those to come")
+    add_end(parser)
+
+
+def add_end(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say when a pause ends by itself."""
     end = parser.add_mutually_exclusive_group()
     end.add_argument("--for", type=as_argument(parse_span), dest="span", metavar="SPAN", help="90s, 15m, 2h, 2d")
     end.add_argument(
@@ -42,7 +47,7 @@ def _names(options: Options) -> list[str]:
 
 
 def pause(using: str, options: Options) -> Report:
-    names, resume_at = _names(options), _end_of_pause(using, options)
+    names, resume_at = _names(options), end_of_pause(using, options)
     known = {queues.ALL, *(each.name for each in inspection.queues(using))}
     done = queues.pause(using, names, resume_at)
     until = f"until {as_local(resume_at)}" if resume_at else "until resumed"
@@ -83,7 +88,8 @@ def _shown(name: str) -> str:
     return "all queues" if name == queues.ALL else name
 
 
-def _end_of_pause(using: str, options: Options) -> datetime | None:
+def end_of_pause(using: str, options: Options) -> datetime | None:
+    """Return when a pause ends by itself; None: never. Raises CommandError for a moment that has passed."""
     now = inspection.now(using)
     if options["span"] is not None:
         moment: datetime = now + options["span"]
