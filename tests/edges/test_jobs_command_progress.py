@@ -40,13 +40,13 @@ class TestShow:
         job = a_job_that_told()
         text = jobs("show", job.id)
         assert "Progress\n  [##########--------------]  45.2 %  4,520 of 10,000 done, 3 skipped\n" in text
-        assert "\n  1,234 per second, about 4 s left, told " in text
+        assert "\n  1,234 per second, about 4 s left\n" in text
         assert "\n  re-prices\n" in text
 
     def test_it_says_how_long_ago_the_job_told(self) -> None:
-        job = a_job_that_told(rate=None, message="")
+        job = a_job_that_told(message="")
         Progress.objects.update(told_at=timezone.now() - timedelta(minutes=5))
-        assert "3 skipped\n  told 5 min ago\n" in jobs("show", job.id)
+        assert "3 skipped\n  silent for 5 min\n" in jobs("show", job.id)
 
     def test_nearly_all_is_not_all(self) -> None:
         assert "[#######################-]  99.9 %" in jobs("show", a_job_that_told(done=9999).id)

@@ -19,6 +19,7 @@ from django_reliable_jobs.progress import in_words
 BAR = 24  # characters
 MOST_FAULTS = 10
 LONGEST_CURSOR = 60
+SILENCE = timedelta(seconds=15)  # so long without a word, a job has no speed
 CLEAR_LINE = "\r\x1b[K"
 
 
@@ -30,15 +31,16 @@ def add_watch(verbs: Verbs) -> None:
 
 def watch(using: str, options: Options) -> Report:
     """Write a line whenever there is news; on a terminal, over the last one."""
-    is_terminal, last = options["width"] is not None, ""
+    is_terminal, last = options["width"] is not None, None
     while True:
         job = Job.objects.using(using).filter(pk=options["id"]).first()
         if job is None:
             raise CommandError(f"There is no job {options['id']}; it may have been pruned after it ended.")
-        line = _watched(job, progress.of_job(using, job), inspection.now(using))
-        if not options["json"] and line != last:
+        told = progress.of_job(using, job)
+        line, news = _watched(job, told, inspection.now(using)), (job.status, told and (told.done, told.told_at))
+        if not options["json"] and (is_terminal or news != last):
             options["say"](f"{CLEAR_LINE}{line[: options['width'] - 1]}" if is_terminal else f"{line}\n")
-        last = line
+        last = news
         if job.has_ended:
             break
         try:
@@ -57,7 +59,7 @@ def _watched(job: Job, told: Progress | None, now: datetime) -> str:
     if told is not None:
         parts.append(_bar(told))
         if job.status == Job.Status.RUNNING:
-            parts += [_speed(told), _silence(told, now), printable(told.message)]
+            parts += [_speed(told, now), printable(told.message)]
     return "  ".join(filter(None, parts)).rstrip()
 
 
@@ -80,7 +82,7 @@ def progress_lines(job: Job, standing: Standing, now: datetime) -> list[str]:
     if told is not None:
         lines.append(f"  {_bar(told)}")
         if job.status == Job.Status.RUNNING:
-            lines.append(f"  {', '.join(filter(None, [_speed(told), f'told {distance(told.told_at, now=now)}']))}")
+            lines += [f"  {speed}" for speed in [_speed(told, now)] if speed]
         if told.message:
             lines.append(f"  {printable(told.message)}")
     if standing.saved_at is not None:
@@ -106,17 +108,14 @@ def _bar(told: Progress) -> str:
     return f"[{'#' * full}{'-' * (BAR - full)}] {percent:5.1f} %  {as_text(told)}"
 
 
-def _speed(told: Progress) -> str:
+def _speed(told: Progress, now: datetime) -> str:
+    if now - told.told_at > SILENCE:
+        return f"silent for {span(now - told.told_at)}"
     if not told.rate:
         return ""
     digits = 0 if told.rate >= 10 else 1
     left = "" if told.time_left is None else f", about {span(told.time_left)} left"
     return f"{told.rate:,.{digits}f} per second{left}"
-
-
-def _silence(told: Progress, now: datetime) -> str:
-    silent = now - told.told_at
-    return f"told {span(silent)} ago" if silent > timedelta(seconds=10) else ""
 
 
 def _loop_lines(loop: Loop) -> list[str]:
