@@ -26,7 +26,7 @@ from django_reliable_jobs.engine.transaction import default_database
 @require_safe
 def health(request: HttpRequest) -> HttpResponse:
     """Answer 200, or 503 if something is critical or the database does not answer; 403 without the token."""
-    if not _is_allowed(request):
+    if not is_allowed(request):
         return JsonResponse({"status": "forbidden", "problems": []}, status=403)
     using = default_database()
     try:
@@ -45,7 +45,8 @@ def health(request: HttpRequest) -> HttpResponse:
 _NO_DATABASE = {"kind": "database", "severity": "critical", "message": "The database did not answer."}
 
 
-def _is_allowed(request: HttpRequest) -> bool:
+def is_allowed(request: HttpRequest) -> bool:
+    """Return whether a request shows the token."""
     if settings.HEALTH_TOKEN is None:
         return False
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")

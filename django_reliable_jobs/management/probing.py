@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 from collections.abc import Mapping
 
 from django.core.management.base import CommandError
 
 from django_reliable_jobs.processes.probe import Complaints, Page, Probe
+from django_reliable_jobs.processes.worker import Worker
 
 
 def add_health_port(parser: argparse.ArgumentParser) -> None:
@@ -20,13 +22,30 @@ def add_health_port(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def start_probe(port: int | None, complaints: Complaints, *, pages: Mapping[str, Page] | None = None) -> None:
-    """Answer at the port, if there is one. Raises CommandError if it is taken."""
-    if port is not None:
-        try:
-            Probe(port, complaints, pages=pages).start()
-        except OSError as error:
-            raise CommandError(f"--health-port {port} can't be used: {error.strerror or error}") from error
+def start_probe(port: int, complaints: Complaints, *, pages: Mapping[str, Page]) -> None:
+    """Answer at the port. Raises CommandError if it is taken."""
+    try:
+        Probe(port, complaints, pages=pages).start()
+    except OSError as error:
+        raise CommandError(f"--health-port {port} can't be used: {error.strerror or error}") from error
+
+
+def worker_pages(worker: Worker) -> dict[str, Page]:
+    """Return the metrics of a worker, if the extra `metrics` is installed."""
+    if importlib.util.find_spec("prometheus_client") is None:
+        return {}
+    from django_reliable_jobs import metrics
+
+    return metrics.worker_pages(worker.tally)
+
+
+def fleet_pages(using: str) -> dict[str, Page]:
+    """Return the metrics of the fleet, if the extra `metrics` is installed."""
+    if importlib.util.find_spec("prometheus_client") is None:
+        return {}
+    from django_reliable_jobs import metrics
+
+    return metrics.fleet_pages(using)
 
 
 def port_number(text: str) -> int:

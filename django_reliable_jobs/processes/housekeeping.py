@@ -51,7 +51,8 @@ class Housekeeping(Loop):
             return pause - (now - self._swept_at)
         self._swept_at = now
         maintenance.honour_cancel_requests(using)
-        if self._may_rescue(now) and maintenance.rescue(using):
+        if self._may_rescue(now) and (rescued := maintenance.rescue(using)):
+            self._worker.tally.events["rescued"] += rescued
             self._worker.wake()
         if now - self._pruned_at >= PRUNE_SECONDS:
             self._pruned_at = now

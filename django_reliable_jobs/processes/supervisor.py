@@ -91,7 +91,7 @@ class Supervisor:
         max_memory: int | None = None,
         burst: bool = False,
     ) -> None:
-        self._using = using
+        self.using = using
         self._burst = burst
         self._max_memory = max_memory
         self._shutdown_timeout = shutdown_timeout
@@ -177,7 +177,7 @@ class Supervisor:
         try:
             connections.make_usable()
             count = maintenance.rescue_dead(
-                self._using, child.vitals.worker_id, started=child.vitals.started_tokens, cause=cause
+                self.using, child.vitals.worker_id, started=child.vitals.started_tokens, cause=cause
             )
             if count:
                 logger.warning("%s jobs of a dead worker process were taken back: %s", count, cause)

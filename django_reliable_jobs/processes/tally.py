@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.db import Error as DatabaseError
@@ -40,6 +41,8 @@ class Tally:
         self._using = using
         self._counts: dict[tuple[str, str, str], list[float]] = {}
         self._changing = threading.Lock()
+        self.observers: list[Callable[[Sequence[HeldJob]], None]] = []  # told the same, for metrics
+        self.events = Counter[str]()  # "lost_leases", "rescued"
         self._flushed_at = time.monotonic()
 
     def add(self, ended: Sequence[HeldJob]) -> None:
@@ -56,6 +59,8 @@ class Tally:
                 entry[0] += 1
                 if held.started is not None:
                     entry[1] += held.ended - held.started  # type: ignore[operator]
+        for observe in self.observers:
+            observe(ended)
         if _has_listeners():
             for held in ended:
                 _announce(self._using, held)

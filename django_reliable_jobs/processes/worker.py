@@ -116,6 +116,7 @@ class Worker:
     def lease_lost(self, worker_id: int) -> None:
         """Drop every job and go on under a new identity: this one was declared lost."""
         self._lost_id = worker_id
+        self.tally.events["lost_leases"] += 1
         self.recorder.flag(None, "lost")
         self._inbox.put_urgent(LOST)
 

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from django_reliable_jobs import notify
 from django_reliable_jobs.management.console import database_of, show_log
-from django_reliable_jobs.management.probing import add_health_port, start_probe
+from django_reliable_jobs.management.probing import add_health_port, fleet_pages, start_probe
 from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.probe import complaints_of
 from django_reliable_jobs.processes.scheduler import PART_DIED, Scheduler
@@ -35,7 +35,9 @@ class Command(BaseCommand):
         scheduler = Scheduler(using=using, on_stuck=lambda: os._exit(PART_DIED), channels=notify.channels())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: scheduler.request_stop())
-        start_probe(options["health_port"], lambda: complaints_of(scheduler.own_threads()))
+        if options["health_port"] is not None:
+            pages = fleet_pages(using)
+            start_probe(options["health_port"], lambda: complaints_of(scheduler.own_threads()), pages=pages)
         code = scheduler.run()
         sys.stdout.flush()
         sys.stderr.flush()

@@ -13,7 +13,7 @@ from django_reliable_jobs import logs, notify
 from django_reliable_jobs.engine import tick
 from django_reliable_jobs.management import reloading
 from django_reliable_jobs.management.console import database_of, show_log
-from django_reliable_jobs.management.probing import add_health_port, start_probe
+from django_reliable_jobs.management.probing import add_health_port, fleet_pages, start_probe, worker_pages
 from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.memory import parse_bytes
 from django_reliable_jobs.processes.probe import complaints_of
@@ -117,7 +117,9 @@ def _run(options: dict[str, Any]) -> None:
         signal.signal(number, stop)
     stop_with_parent(stop)
     changed = reloading.watch(stop) if options["reload"] else None
-    start_probe(options["health_port"], lambda: _complaints(process, scheduler))
+    if (port := options["health_port"]) is not None:
+        pages = worker_pages(process) if isinstance(process, Worker) else fleet_pages(process.using)
+        start_probe(port, lambda: _complaints(process, scheduler), pages=pages)
     code = process.run()
     sys.stdout.flush()
     sys.stderr.flush()
