@@ -6,9 +6,11 @@ behind the end of the history, a new one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 
 from django_reliable_jobs.exceptions import HistoryMismatch, InvalidStep
 
@@ -103,6 +105,22 @@ def name_of(function: object) -> str:
     """Return what a function is known by in the history."""
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}:{named.__qualname__}"[-LONGEST_NAME:]
+
+
+def find_function(module_name: str, name: str) -> Callable[..., Any] | None:
+    """Return the function of that name if a module has it, or one that it imports as a whole; imports nothing."""
+    wanted, _, path = name.partition(":")
+    module = sys.modules.get(module_name)
+    if module is None:
+        return None
+    others = (each for each in vars(module).values() if isinstance(each, ModuleType) and each.__name__ == wanted)
+    for place in (module, *others):
+        found: Any = place
+        for part in path.split("."):
+            found = getattr(found, part, None)
+        if callable(found) and name_of(found) == name:
+            return found  # type: ignore[no-any-return]
+    return None
 
 
 def _called(kind: str, name: str) -> str:

@@ -26,7 +26,7 @@ from django_reliable_jobs.exceptions import (
     StepFailed,
     Suspension,
 )
-from django_reliable_jobs.replay import Asked, Stored, name_of
+from django_reliable_jobs.replay import Asked, Stored, find_function, name_of
 from django_reliable_jobs.retry import LONGEST_SPAN, Backoff, RetryPolicy, as_seconds
 
 P = ParamSpec("P")
@@ -48,6 +48,7 @@ class StepRecord(NamedTuple):
     value: str = "null"  # JSON
     args: str | None = None  # JSON, if there is something to undo
     undo: str | None = None
+    is_atomic: bool = False
     tries: int = 1
     took: float = 0.0  # seconds of the last try
     error: str | None = None
@@ -57,6 +58,7 @@ class StepPort(Protocol):
     """What steps are written through; a worker puts it into the context."""
 
     policy: RetryPolicy
+    module: str
     running: RunningStep | None
     suspension: Suspension | None
 
@@ -87,7 +89,8 @@ def step(
       `current_job().idempotency_key(name)` to outside systems. With `atomic`, what the function writes to the job's
       database commits together with its result: exactly once.
     - `timeout` (seconds or timedelta) ends a try that runs longer, as a failure.
-    - `undo(result, *args)`, a function at the top of a module, runs if the job dies or is cancelled later.
+    - `undo(result, *args)` runs if the job dies or is cancelled later. Both functions are found by their names then, in
+      the task's module or in one that it imports.
 
     A name that is used again, as in a loop, is numbered. Raises InvalidStep for what can't hold.
     """
@@ -99,8 +102,8 @@ def step(
     if asked.stored is not None and asked.stored.state == "failed":
         raise StepFailed(asked.name, asked.stored.tries or 1, asked.stored.error or "")
     policy = port.policy if backoff is None else replace(port.policy, backoff=backoff)
-    running = RunningStep(port, asked, function, args, undo, policy, max_attempts)
-    return cast(R, running.run(as_seconds(timeout), is_atomic=atomic))
+    running = RunningStep(port, asked, function, args, undo, policy, max_attempts, is_atomic=atomic)
+    return cast(R, running.run(as_seconds(timeout)))
 
 
 def sleep(name: str, span: timedelta | float | datetime) -> None:
@@ -148,6 +151,8 @@ class RunningStep:
         undo: Callable[..., object] | None,
         policy: RetryPolicy,
         max_attempts: int,
+        *,
+        is_atomic: bool,
     ) -> None:
         self._port = port
         self._function = function
@@ -160,14 +165,19 @@ class RunningStep:
             state="done",
             args=_dump_args(asked.name, args) if undo is not None else None,
             undo=name_of(undo) if undo is not None else None,
+            is_atomic=is_atomic,
             tries=(asked.stored.tries or 0) if asked.stored is not None else 0,
         )
+        self._is_new = asked.stored is None
         self._context = current_job()
         self._started = time.monotonic()
 
-    def run(self, timeout: float | None, *, is_atomic: bool) -> Any:
+    def run(self, timeout: float | None) -> Any:
         """Try until it succeeds; raises Suspension to be tried again later, StepFailed after the last try."""
-        flag = self._context._stop
+        flag, is_atomic = self._context._stop, self._record.is_atomic
+        self._context.raise_if_stopping()
+        if self._is_new and self._record.undo is not None and not is_atomic:
+            self._keep(self._record._replace(state="trying"))  # so that an undo knows of a call that was cut off
         while True:
             self._context.raise_if_stopping()
             self._started = time.monotonic()
@@ -268,9 +278,12 @@ def _check_step(name: str, function: Any, undo: Any, max_attempts: Any) -> None:
         raise InvalidStep(f"step({name!r}) takes a plain function; {function.__qualname__} is a coroutine function")
     if isinstance(max_attempts, bool) or not isinstance(max_attempts, int) or not 1 <= max_attempts <= MOST_TRIES:
         raise InvalidStep(f"step({name!r}): max_attempts is a whole number from 1 to {MOST_TRIES}")
-    if undo is not None and (not callable(undo) or "<" in name_of(undo)):
-        raise InvalidStep(f"step({name!r}): undo is a function at the top of a module, which a later process finds"
-                          " again by its name")  # fmt: skip
+    for needed in () if undo is None else (function, undo):
+        if not callable(needed) or find_function(_steps_of(current_job()).module, name_of(needed)) is not needed:
+            raise InvalidStep(
+                f"step({name!r}) has an undo, so that a later process must find both functions by their names:"
+                f" {name_of(needed)} is not one of the module of the task, nor of a module that it imports"
+            )
 
 
 def _dump_args(name: str, args: tuple[Any, ...]) -> str:

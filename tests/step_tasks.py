@@ -12,7 +12,7 @@ from django_reliable_jobs import Cancel, Fail, Retry, Snooze, exponential, sleep
 from django_reliable_jobs.exceptions import EventTimeout, StepFailed
 from tests import killing
 from tests.models import Effect
-from tests.tasks import leave_effect
+from tests.tasks import bury, leave_effect
 
 AT_ONCE = exponential(first=0, maximum=0, jitter=0)
 IN_A_MINUTE = exponential(first=60, maximum=60, jitter=0)
@@ -134,6 +134,63 @@ def sleeps_in_the_database() -> None:
 async def waits_in_a_coroutine(name: str) -> list[Any]:
     kept = await sync_to_async(step)("once", leaves, "once", "kept")
     return [kept, await sync_to_async(wait_for_event)(name)]
+
+
+def make(name: str) -> str:
+    """Make a thing."""
+    leave_effect(f"make {name}")
+    return f"<{name}>"
+
+
+def unmake(made: str, name: str) -> None:
+    """Undo `make`."""
+    assert made == f"<{name}>"
+    leave_effect(f"unmake {name}")
+
+
+def unmake_in_the_third_try(made: str, name: str) -> None:
+    leave_effect(f"try to unmake {name}")
+    if Effect.objects.filter(name=f"try to unmake {name}").count() < 3:
+        raise ConnectionError(f"{name} is stuck")
+
+
+def unmake_while_it_is_broken(made: str, name: str) -> None:
+    """Fail until somebody mends it."""
+    leave_effect(f"unmake {name}, broken")
+    if not Effect.objects.filter(name="mended").exists():
+        raise ValueError(f"{name} can't be unmade")
+
+
+def asks_for_a_step(made: str, name: str) -> None:
+    step("inside", leaves, "inside an undo")
+
+
+@task(max_attempts=2, backoff=AT_ONCE)
+def makes_three(ending: str = "fails") -> str:
+    """Make a, b and c, and then end in one way or another."""
+    for name in ("a", "b", "c"):
+        step(f"make {name}", make, name, undo=unmake, atomic=name == "b")
+    if ending == "waits":
+        wait_for_event("never")
+    if ending == "sleeps":
+        sleep("nap", 1000)
+    if ending == "fails":
+        raise ValueError("the end")
+    return "made"
+
+
+look: Any = None  # what `makes_and_looks` calls; a test sets it
+
+
+def makes_and_looks(name: str) -> str:
+    look()
+    return make(name)
+
+
+@task(max_attempts=1, on_dead=bury)
+def makes_one_and_is_buried() -> None:
+    step("make a", make, "a", undo=unmake)
+    raise ValueError("the end")
 
 
 killing.install()

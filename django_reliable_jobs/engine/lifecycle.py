@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db import transaction
+from django.db.backends.utils import CursorWrapper
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.arguments import load
 from django_reliable_jobs.engine import arrays, enqueue, waits
 from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
+from django_reliable_jobs.engine.undoing import HAS_TO_UNDO
 from django_reliable_jobs.engine.wakeup import notify_idle
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.registry import find
@@ -41,6 +43,7 @@ class Outcome:
     error_message: str = ""
     traceback: str = ""
     is_recorded: bool = False  # in the transaction of the task itself
+    compensation: str | None = None  # what was to be undone is: done | failed; it ends as it was to end
     has_begun: bool = False  # without an attempt's row: it waits, or a step of it is put off
 
 
@@ -85,28 +88,44 @@ WITH mine AS MATERIALIZED (
 SELECT id, task, meta FROM mine WHERE status = 'RUNNING'
 """
 
-# A statement of its own after the lock, so that its snapshot sees a cancel request that committed while it waited.
+# A statement of its own after the lock, so that its snapshot sees a cancel request that committed while it waited, and
+# every step that the attempt had kept. What has steps to undo does not end yet: it is ready for that.
 END = f"""
-WITH ended AS (
-    UPDATE django_reliable_jobs_job job
-       SET status = CASE WHEN asked.job_id IS NOT NULL AND given.status <> 'SUCCEEDED' THEN 'CANCELLED'
-                         ELSE given.status END,
-           reason = CASE WHEN asked.job_id IS NOT NULL AND given.status <> 'SUCCEEDED' THEN {ASKED_REASON}
-                         ELSE given.reason END,
-           finished_at = CASE WHEN given.status IN ('SUCCEEDED', 'DEAD', 'CANCELLED') OR asked.job_id IS NOT NULL
-                              THEN {_NOW} END,
-           run_after = coalesce(greatest(given.run_after, {_NOW} + make_interval(secs => given.delay)), job.run_after),
-           attempt = job.attempt - given.gives_back,
-           expires_at = CASE WHEN given.has_begun THEN NULL ELSE job.expires_at END,
-           start_before = CASE WHEN given.has_begun THEN NULL ELSE job.start_before END,
-           losses = given.losses,
-           result = given.result::jsonb
+WITH judged AS (
+    SELECT given.*, job.run, job.compensation AS was, {ASKED_REASON} AS asked_reason,
+           asked.job_id IS NOT NULL AND given.status <> 'SUCCEEDED' AND job.compensation <> 'running' AS is_asked,
+           CASE WHEN given.compensation IS NOT NULL THEN coalesce(job.ends_as, given.status)
+                WHEN asked.job_id IS NOT NULL AND given.status <> 'SUCCEEDED' AND job.compensation <> 'running'
+                THEN 'CANCELLED' ELSE given.status END AS ends_as
       FROM unnest(%(ids)s::bigint[], %(statuses)s::text[], %(delays)s::float8[], %(gives_back)s::int[],
                   %(losses)s::int[], %(reasons)s::text[], %(results)s::text[],
-                  %(has_begun)s::bool[], %(run_after)s::timestamptz[])
-           AS given(id, status, delay, gives_back, losses, reason, result, has_begun, run_after)
+                  %(has_begun)s::bool[], %(run_after)s::timestamptz[], %(compensations)s::text[])
+           AS given(id, status, delay, gives_back, losses, reason, result, has_begun, run_after, compensation)
+      JOIN django_reliable_jobs_job job ON job.id = given.id
       LEFT JOIN django_reliable_jobs_cancelrequest asked ON asked.job_id = given.id
-     WHERE job.id = given.id
+), given AS MATERIALIZED (
+    SELECT judged.*, ends_as IN ('DEAD', 'CANCELLED') AND was = 'none' AND {HAS_TO_UNDO.format("judged")} AS must_undo
+      FROM judged
+), ended AS (
+    UPDATE django_reliable_jobs_job job
+       SET status = CASE WHEN given.must_undo THEN 'READY' ELSE given.ends_as END,
+           compensation = CASE WHEN given.must_undo THEN 'running'
+                               WHEN given.was = 'running' AND given.ends_as IN ('DEAD', 'CANCELLED')
+                               THEN coalesce(given.compensation, 'failed')
+                               ELSE coalesce(given.compensation, job.compensation) END,
+           ends_as = CASE WHEN given.must_undo THEN given.ends_as WHEN given.compensation IS NULL THEN job.ends_as END,
+           reason = CASE WHEN given.was = 'running' THEN job.reason
+                         WHEN given.is_asked THEN given.asked_reason ELSE given.reason END,
+           finished_at = CASE WHEN given.ends_as IN ('SUCCEEDED', 'DEAD', 'CANCELLED') AND NOT given.must_undo
+                              THEN {_NOW} END,
+           run_after = CASE WHEN given.must_undo THEN {_NOW} ELSE coalesce(
+               greatest(given.run_after, {_NOW} + make_interval(secs => given.delay)), job.run_after) END,
+           attempt = job.attempt - given.gives_back,
+           expires_at = CASE WHEN given.has_begun OR given.must_undo THEN NULL ELSE job.expires_at END,
+           start_before = CASE WHEN given.has_begun OR given.must_undo THEN NULL ELSE job.start_before END,
+           losses = CASE WHEN given.must_undo THEN 0 ELSE given.losses END,
+           result = given.result::jsonb
+      FROM given WHERE job.id = given.id
     RETURNING job.id, job.status, job.attempt + given.gives_back AS number, job.claims, job.run, job.queue_name
 ), recorded AS (
     INSERT INTO django_reliable_jobs_attempt
@@ -130,14 +149,28 @@ SELECT job.token, job.status FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[]
   JOIN django_reliable_jobs_job job ON job.id = given.id AND job.token = given.token
 """
 
+LOCK_AT_REST = f"""
+SELECT id FROM django_reliable_jobs_job
+ WHERE id = ANY(%(ids)s::bigint[]) AND status IN {_LIVE_AT_REST} AND compensation <> 'running'
+ ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+"""
+
+# A statement of its own after the lock, so that its snapshot sees what the last attempt had kept.
 CANCEL_AT_REST = f"""
-WITH mine AS MATERIALIZED (
-    SELECT id FROM django_reliable_jobs_job WHERE id = ANY(%(ids)s::bigint[]) AND status IN {_LIVE_AT_REST}
-     ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+WITH given AS MATERIALIZED (
+    SELECT id, {HAS_TO_UNDO.format("mine")} AS must_undo FROM django_reliable_jobs_job mine
+     WHERE id = ANY(%(ids)s::bigint[])
 )
 UPDATE django_reliable_jobs_job job
-   SET status = 'CANCELLED', finished_at = {_NOW}, reason = coalesce(nullif(%(reason)s, ''), 'cancelled on request')
-  FROM mine WHERE job.id = mine.id RETURNING job.id
+   SET status = CASE WHEN given.must_undo THEN 'READY' ELSE 'CANCELLED' END,
+       compensation = CASE WHEN given.must_undo THEN 'running' ELSE job.compensation END,
+       ends_as = CASE WHEN given.must_undo THEN 'CANCELLED' END, losses = 0,
+       run_after = CASE WHEN given.must_undo THEN {_NOW} ELSE job.run_after END, expires_at = NULL, start_before = NULL,
+       finished_at = CASE WHEN given.must_undo THEN NULL ELSE {_NOW} END,
+       reason = coalesce((SELECT nullif(asked.reason, '') FROM django_reliable_jobs_cancelrequest asked
+                           WHERE asked.job_id = job.id), nullif(%(reason)s, ''), 'cancelled on request')
+  FROM given WHERE job.id = given.id
+RETURNING job.id, job.status, CASE WHEN given.must_undo THEN {notify_idle("job.queue_name")} END
 """
 
 # Not only for RUNNING: a row that was locked a moment ago may be on its way there. Claims pass over what is asked to
@@ -146,6 +179,7 @@ ASK_TO_CANCEL = """
 INSERT INTO django_reliable_jobs_cancelrequest (job_id, reason)
 SELECT id, %(reason)s FROM django_reliable_jobs_job
  WHERE id = ANY(%(ids)s::bigint[]) AND status IN ('SCHEDULED', 'READY', 'RUNNING', 'WAITING')
+   AND compensation <> 'running'
     ON CONFLICT (job_id) DO NOTHING RETURNING job_id
 """
 
@@ -198,6 +232,7 @@ def _end_parameters(endings: Sequence[Ending], worker: str) -> dict[str, Any]:
         "has_begun": [
             each.attempt is not None or each.has_begun for each in outcomes
         ],  # it was started in time, whatever comes later
+        "compensations": [each.compensation for each in outcomes],
         "reasons": [each.reason for each in outcomes],
         "results": [each.result for each in outcomes],
         "attempts": [each.attempt for each in outcomes],
@@ -240,16 +275,29 @@ class Cancelled:
     """What `cancel` did, as job ids."""
 
     cancelled: list[int]
-    asked: list[int]  # running: its worker is told with its next heartbeat
+    asked: list[int]  # running: its worker is told with its next heartbeat; or it undoes first what it did
 
 
 def cancel(using: str, job_ids: Sequence[int], *, reason: str) -> Cancelled:
     """Cancel jobs that have not ended: at once what waits, by a request what runs. A job that succeeds first is
     SUCCEEDED.
     """
-    parameters = {"ids": sorted(job_ids), "reason": reason, "moment": clock.moment()}
     with short_transaction(using) as cursor:
-        cursor.execute(CANCEL_AT_REST, parameters)
-        cancelled = [job_id for (job_id,) in cursor.fetchall()]
-        cursor.execute(ASK_TO_CANCEL, parameters)
-        return Cancelled(cancelled, [job_id for (job_id,) in cursor.fetchall()])
+        statuses = cancel_at_rest(using, cursor, job_ids, reason=reason)
+        cursor.execute(ASK_TO_CANCEL, {"ids": sorted(set(job_ids) - set(statuses)), "reason": reason})
+        asked = [job_id for (job_id,) in cursor.fetchall()]
+    cancelled = [job_id for job_id, status in statuses.items() if status == Job.Status.CANCELLED]
+    return Cancelled(cancelled, [*(set(statuses) - set(cancelled)), *asked])
+
+
+def cancel_at_rest(using: str, cursor: CursorWrapper, job_ids: Collection[int], *, reason: str) -> dict[int, str]:
+    """Cancel, in the current transaction, those of these jobs that are at rest and free; return their statuses now.
+
+    READY is what has something to undo first.
+    """
+    cursor.execute(LOCK_AT_REST, {"ids": sorted(job_ids)})
+    locked = [job_id for (job_id,) in cursor.fetchall()]
+    if not locked:
+        return {}
+    cursor.execute(CANCEL_AT_REST, {"ids": locked, "reason": reason, "moment": clock.moment()})
+    return {job_id: status for job_id, status, _ in cursor.fetchall()}

@@ -92,7 +92,8 @@ RETURNING worker.id, worker.host, worker.pid, worker.heartbeat_at::text, dead.lo
 THEIR_JOBS = """
 SELECT job.id, job.token, job.max_attempts, extract(epoch FROM clock_timestamp() - job.started_at)::float8,
        CASE WHEN EXISTS (SELECT 1 FROM django_reliable_jobs_checkpoint saved
-                          WHERE saved.job_id = job.id AND saved.token = job.token) THEN 0 ELSE job.losses END
+                          WHERE saved.job_id = job.id AND saved.token = job.token) THEN 0 ELSE job.losses END,
+       job.compensation = 'running'
   FROM django_reliable_jobs_job job WHERE job.worker_id = %(id)s AND job.status = 'RUNNING'
  ORDER BY job.id LIMIT %(batch)s FOR NO KEY UPDATE SKIP LOCKED
 """
@@ -102,16 +103,15 @@ DELETE FROM django_reliable_jobs_worker worker WHERE id = %(id)s AND lost_at IS 
     SELECT 1 FROM django_reliable_jobs_job job WHERE job.worker_id = worker.id AND job.status = 'RUNNING')
 """
 
-HONOUR_CANCEL_REQUESTS = f"""
-WITH at_rest AS MATERIALIZED (
-    SELECT job.id, {lifecycle.ASKED_REASON} AS reason, job.status FROM django_reliable_jobs_cancelrequest asked
-      JOIN django_reliable_jobs_job job ON job.id = asked.job_id
-     WHERE job.status <> 'RUNNING' ORDER BY job.id LIMIT %(batch)s FOR NO KEY UPDATE OF job SKIP LOCKED
-), cancelled AS (
-    UPDATE django_reliable_jobs_job job SET status = 'CANCELLED', finished_at = {_NOW}, reason = at_rest.reason
-      FROM at_rest WHERE job.id = at_rest.id AND at_rest.status IN ('SCHEDULED', 'READY', 'WAITING')
-)
-DELETE FROM django_reliable_jobs_cancelrequest WHERE job_id IN (SELECT id FROM at_rest)
+ANSWERABLE = """
+SELECT asked.job_id FROM django_reliable_jobs_cancelrequest asked
+  JOIN django_reliable_jobs_job job ON job.id = asked.job_id
+ WHERE job.status <> 'RUNNING' ORDER BY asked.job_id LIMIT %(batch)s
+"""
+FORGET_ANSWERED = """
+DELETE FROM django_reliable_jobs_cancelrequest asked USING django_reliable_jobs_job job
+ WHERE asked.job_id = ANY(%(ids)s::bigint[]) AND job.id = asked.job_id
+   AND (job.finished_at IS NOT NULL OR job.compensation = 'running')
 """
 
 RESUME_QUEUES = f"""
@@ -222,9 +222,10 @@ def _take_from(
         f"the worker on {worker.host}, process {worker.pid}, was lost: {cause}; last heartbeat {worker.heartbeat_at}"
     )
     endings = []
-    for job_id, token, max_attempts, age, losses in cursor.fetchall():
+    for job_id, token, max_attempts, age, losses, is_undoing in cursor.fetchall():
         is_lost = started is None or token in started
-        outcome = _loss(message, max_attempts, losses + 1, uniform) if is_lost else NOT_STARTED
+        loss = _loss(message, max_attempts, losses + 1, uniform, is_undoing=is_undoing)
+        outcome = loss if is_lost else NOT_STARTED
         endings.append(Ending(job_id, token, outcome, started_ago=age))
     if worker.is_news:
         alerts.note(using, Alert.Kind.WORKER_LOST, worker.host, f"{message[0].upper()}{message[1:]}.")
@@ -239,7 +240,7 @@ def _take_from(
 NOT_STARTED = Outcome(status=Job.Status.READY.value, uses_attempt=False)
 
 
-def _loss(message: str, max_attempts: int, losses: int, uniform: Callable[[], float]) -> Outcome:
+def _loss(message: str, max_attempts: int, losses: int, uniform: Callable[[], float], *, is_undoing: bool) -> Outcome:
     told = partial(
         Outcome,
         attempt=Attempt.Outcome.LOST.value,
@@ -247,7 +248,9 @@ def _loss(message: str, max_attempts: int, losses: int, uniform: Callable[[], fl
         error_class="WorkerLost",
         error_message=message,
     )
-    if max_attempts == 1:
+    if is_undoing and losses >= settings.MAX_LOSSES:
+        return told(status=Job.Status.DEAD.value, compensation=Job.Compensation.FAILED.value, uses_attempt=False)
+    if max_attempts == 1 and not is_undoing:
         reason = f"{message}; max_attempts=1 allows no second start"
         return told(status=Job.Status.DEAD.value, reason=reason)
     if losses >= settings.MAX_LOSSES:
@@ -262,7 +265,15 @@ def _loss(message: str, max_attempts: int, losses: int, uniform: Callable[[], fl
 
 def honour_cancel_requests(using: str) -> int:
     """Cancel what was asked to cancel while it ran and is at rest again; return how many requests were answered."""
-    return _execute(using, HONOUR_CANCEL_REQUESTS, batch=BATCH)
+    with engine_cursor(using) as cursor:
+        cursor.execute(ANSWERABLE, {"batch": BATCH})
+        job_ids = [job_id for (job_id,) in cursor.fetchall()]
+    if not job_ids:
+        return 0
+    with short_transaction(using) as cursor:
+        lifecycle.cancel_at_rest(using, cursor, job_ids, reason="")
+        cursor.execute(FORGET_ANSWERED, {"ids": job_ids})
+        return int(cursor.rowcount)
 
 
 def resume_queues(using: str) -> int:

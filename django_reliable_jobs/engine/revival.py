@@ -13,13 +13,14 @@ from django_reliable_jobs.engine.wakeup import notify_idle
 
 _NOW = "coalesce(%(moment)s::timestamptz, clock_timestamp())"
 
-# A job that has succeeded has nothing left to go on with: it begins a new run in any case.
-_IS_NEW_RUN = "(%(from_start)s OR job.status = 'SUCCEEDED')"
+# A job that has succeeded, or has undone what it did, has nothing left to go on with: it begins a new run in any case.
+_IS_NEW_RUN = "(%(from_start)s OR job.status = 'SUCCEEDED' OR job.compensation IN ('done', 'failed'))"
 
 REVIVE = f"""
 WITH mine AS MATERIALIZED (
     SELECT id FROM django_reliable_jobs_job
      WHERE id = ANY(%(ids)s::bigint[]) AND status IN ('SUCCEEDED', 'DEAD', 'CANCELLED', 'SCHEDULED')
+       AND NOT (compensation = 'running' AND %(from_start)s)
      ORDER BY id FOR NO KEY UPDATE
 ), withdrawn AS (
     DELETE FROM django_reliable_jobs_cancelrequest WHERE job_id IN (SELECT id FROM mine)
@@ -35,7 +36,27 @@ WITH mine AS MATERIALIZED (
 UPDATE django_reliable_jobs_job job
    SET status = 'READY', run_after = {_NOW}, finished_at = NULL, result = NULL, reason = NULL, losses = 0,
        attempt = CASE WHEN job.status = 'SCHEDULED' AND NOT {_IS_NEW_RUN} THEN job.attempt ELSE 0 END,
+       compensation = CASE WHEN {_IS_NEW_RUN} THEN 'none' ELSE job.compensation END,
        run = job.run + CASE WHEN {_IS_NEW_RUN} THEN 1 ELSE 0 END, expires_at = NULL, start_before = NULL
+  FROM mine WHERE job.id = mine.id
+RETURNING job.id, {notify_idle("job.queue_name")}
+"""
+
+
+# What stopped goes on where it stopped.
+RETRY_UNDO = f"""
+WITH mine AS MATERIALIZED (
+    SELECT id FROM django_reliable_jobs_job
+     WHERE id = ANY(%(ids)s::bigint[]) AND compensation = 'failed' AND finished_at IS NOT NULL
+     ORDER BY id FOR NO KEY UPDATE
+), tried_anew AS (
+    UPDATE django_reliable_jobs_checkpoint saved SET undo_state = NULL, undo_tries = NULL
+      FROM mine JOIN django_reliable_jobs_job job ON job.id = mine.id
+     WHERE saved.job_id = job.id AND saved.run = job.run AND saved.undo_state = 'failed'
+)
+UPDATE django_reliable_jobs_job job
+   SET status = 'READY', compensation = 'running', ends_as = job.status, run_after = {_NOW}, finished_at = NULL,
+       losses = 0
   FROM mine WHERE job.id = mine.id
 RETURNING job.id, {notify_idle("job.queue_name")}
 """
@@ -76,3 +97,10 @@ def revive(using: str, job_ids: Sequence[int], *, from_start: bool = False) -> R
             except IntegrityError:
                 duplicates += group
     return Revived(revived, duplicates)
+
+
+def retry_undo(using: str, job_ids: Sequence[int]) -> list[int]:
+    """Go on undoing what these ended jobs did and could not undo, where it stopped; return their ids."""
+    with short_transaction(using) as cursor:
+        cursor.execute(RETRY_UNDO, {"ids": sorted(job_ids), "moment": clock.moment()})
+        return [job_id for job_id, _ in cursor.fetchall()]

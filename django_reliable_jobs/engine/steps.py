@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.db import InterfaceError, OperationalError, connections, transaction
 
@@ -34,13 +34,33 @@ SELECT {_STORED} FROM django_reliable_jobs_checkpoint
 RECORD = f"""
 WITH {MINE}
 INSERT INTO django_reliable_jobs_checkpoint AS saved
-       (job_id, run, name, kind, state, value, function, args, undo, tries, error, token, started_at, saved_at)
+       (job_id, run, name, kind, state, value, function, args, undo, is_atomic, tries, error, token, started_at,
+        saved_at)
 SELECT mine.id, mine.run, %(name)s, 'step', %(state)s, %(value)s::jsonb, %(function)s, %(args)s::jsonb, %(undo)s,
-       %(tries)s, %(error)s, %(token)s, {_NOW} - make_interval(secs => %(took)s), {_NOW}
+       %(is_atomic)s, %(tries)s, %(error)s, %(token)s, {_NOW} - make_interval(secs => %(took)s), {_NOW}
   FROM mine
     ON CONFLICT (job_id, run, name, kind)
     DO UPDATE SET state = excluded.state, value = excluded.value, tries = excluded.tries, error = excluded.error,
-       args = excluded.args, undo = excluded.undo, token = excluded.token, saved_at = excluded.saved_at
+       args = excluded.args, undo = excluded.undo, is_atomic = excluded.is_atomic, token = excluded.token,
+       saved_at = excluded.saved_at
+RETURNING {LIMIT_IDLE}
+"""
+
+# Newest first.
+TO_UNDO = """
+SELECT name, function, state, value::text, args::text, undo, is_atomic, coalesce(tries, 0), coalesce(undo_tries, 0)
+  FROM django_reliable_jobs_checkpoint
+ WHERE job_id = %(job_id)s AND run = %(run)s AND kind = 'step' AND undo IS NOT NULL
+   AND state IN ('done', 'trying') AND undo_state IS DISTINCT FROM 'done'
+ ORDER BY id DESC
+"""
+
+RECORD_UNDO = f"""
+WITH {MINE}
+UPDATE django_reliable_jobs_checkpoint saved
+   SET undo_state = %(state)s, undo_tries = %(tries)s, undo_error = %(error)s, undone_at = {_NOW}, token = %(token)s
+  FROM mine
+ WHERE saved.job_id = mine.id AND saved.run = mine.run AND saved.name = %(name)s AND saved.kind = 'step'
 RETURNING {LIMIT_IDLE}
 """
 
@@ -88,6 +108,20 @@ SELECT 1 FROM django_reliable_jobs_checkpoint
 """
 
 
+class StepToUndo(NamedTuple):
+    """A step that was done, or may have been, with what its undo needs. JSON as text."""
+
+    name: str
+    function: str
+    state: str  # done | trying: nobody knows
+    value: str
+    args: str
+    undo: str
+    is_atomic: bool
+    tries: int
+    undo_tries: int
+
+
 class StepPort(AttemptPort):
     """What steps are written through, with what this attempt knows of them."""
 
@@ -100,11 +134,13 @@ class StepPort(AttemptPort):
         run: int,
         task: str,
         policy: RetryPolicy = DEFAULT_POLICY,
+        module: str = "",
         is_atomic: bool = False,
         is_first_claim: bool = False,
     ) -> None:
         super().__init__(using, job_id=job_id, token=token, run=run, task=task)
         self.policy = policy
+        self.module = module  # of the task: where functions are found by name
         self.running: RunningStep | None = None
         self.suspension: Suspension | None = None
         self.replay: Replay | None = None
@@ -172,6 +208,16 @@ class StepPort(AttemptPort):
                 raise
             if not isinstance(error, OperationalError | InterfaceError):
                 logger.exception("the step %r is done; a hook that was to follow its COMMIT failed", recorded.name)
+
+    def steps_to_undo(self) -> list[StepToUndo]:
+        """Return the steps of this run that are to be undone, newest first."""
+        with engine_cursor(self._using) as cursor:
+            cursor.execute(TO_UNDO, self._key)
+            return [StepToUndo._make(row) for row in cursor.fetchall()]
+
+    def record_undo(self, name: str, state: str, tries: int, error: str | None = None) -> None:
+        """Write what came of the undo of a step. Raises LeaseLost if the attempt was replaced."""
+        self._write(RECORD_UNDO, name=name, state=state, tries=tries, error=error, moment=clock.moment())
 
     def sleep(self, name: str, until: float | datetime) -> float:
         """Write down a sleep; return the seconds that are left of it."""

@@ -123,6 +123,7 @@ class Migration(migrations.Migration):
                         verbose_name="compensation",
                     ),
                 ),
+                ("ends_as", models.CharField(max_length=9, null=True, verbose_name="ends as")),
             ],
             options={
                 "verbose_name": "job",
@@ -164,6 +165,7 @@ class Migration(migrations.Migration):
                 ("function", models.CharField(max_length=255, null=True, verbose_name="function")),
                 ("args", models.JSONField(null=True, verbose_name="arguments")),
                 ("undo", models.CharField(max_length=255, null=True, verbose_name="undo")),
+                ("is_atomic", models.BooleanField(db_default=False, verbose_name="atomic")),
                 ("tries", models.SmallIntegerField(null=True, verbose_name="tries")),
                 ("error", models.TextField(null=True, verbose_name="error")),
                 ("started_at", models.DateTimeField(null=True, verbose_name="started")),

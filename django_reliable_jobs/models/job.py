@@ -79,6 +79,7 @@ class Job(models.Model):
     batch_id = models.BigIntegerField(_("batch"), null=True)
     meta = models.JSONField(_("meta"), null=True)
     compensation = models.CharField(_("compensation"), max_length=8, choices=Compensation, db_default=Compensation.NONE)
+    ends_as = models.CharField(_("ends as"), max_length=9, null=True)  # noqa: DJ001 - when what it did is undone
 
     wait, await_result = awaiting.wait, awaiting.await_result
     created = True  # False on the job that enqueue() found instead of inserting one
@@ -239,6 +240,7 @@ class Checkpoint(models.Model):
     function = models.CharField(_("function"), max_length=255, null=True)  # noqa: DJ001
     args = models.JSONField(_("arguments"), null=True)
     undo = models.CharField(_("undo"), max_length=255, null=True)  # noqa: DJ001
+    is_atomic = models.BooleanField(_("atomic"), db_default=False)  # and so is its undo
     tries = models.SmallIntegerField(_("tries"), null=True)
     error = models.TextField(_("error"), null=True)  # noqa: DJ001
     started_at = models.DateTimeField(_("started"), null=True)

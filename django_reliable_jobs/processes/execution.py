@@ -36,7 +36,7 @@ from django_reliable_jobs.exceptions import (
     Stopping,
 )
 from django_reliable_jobs.models import Attempt, Job
-from django_reliable_jobs.processes import suspending
+from django_reliable_jobs.processes import suspending, undoing
 from django_reliable_jobs.processes.errors import chain_of, message_of, one_line, sqlstates_of, stored, traceback_of
 from django_reliable_jobs.progress import Progress
 from django_reliable_jobs.retry import as_seconds
@@ -88,6 +88,8 @@ def execute(
         return _put_back_unknown(job)
     port = port_of(task, job, using)
     context = context_of(job, flag, using, port, progress or Progress())
+    if job.is_undoing:
+        return undoing.undo(task, job, context, port, call=call, leave=leave)
     try:
         if signals.started.receivers:
             signals.send(signals.started, task, context=context)
@@ -181,6 +183,7 @@ def port_of(task: registry.Task[..., Any], job: ClaimedJob, using: str) -> StepP
         run=job.run,
         task=job.task,
         policy=task.retry_policy,
+        module=task.function.__module__,
         is_atomic=task.atomic,
         is_first_claim=job.claims == 1,
     )
@@ -220,7 +223,7 @@ def _put_back_unknown(job: ClaimedJob) -> Outcome:
 
 def _interrupted(job: ClaimedJob, *, agreed: bool = False) -> Outcome:
     # A task that looks, and ends where it looked, has chosen a point from which it can start again.
-    return INTERRUPTED if agreed or job.max_attempts > 1 else CUT_FOR_GOOD
+    return INTERRUPTED if agreed or job.max_attempts > 1 or job.is_undoing else CUT_FOR_GOOD
 
 
 def _judge(task: registry.Task[..., Any], job: ClaimedJob, flag: StopFlag, error: BaseException) -> Outcome:

@@ -327,7 +327,7 @@ class TestPlace:
 
     def test_undo_is_a_function_that_can_be_found_again(self) -> None:
         refused(
-            "undo is a function at the top of a module", lambda: step("a", leaves, "a", undo=lambda result, name: 0)
+            "must find both functions by their names", lambda: step("a", leaves, "a", undo=lambda result, name: 0)
         )
 
     def test_arguments_of_a_step_with_undo_are_json(self) -> None:
