@@ -7,9 +7,9 @@ nothing.
 - `enqueued(job, using)`: in the caller's transaction, which may roll back still; for jobs that were inserted. Not for
   jobs of schedules.
 - `started(context)`: in the job's thread, before its task is called.
-- `succeeded`, `attempt_failed`, `dead`, `cancelled` (job_id, task, attempt, queue_name, using, reason): in the worker's
-  thread, once it is committed. Keep receivers short: the worker claims nothing meanwhile, and a worker that is killed
-  between the commit and the signal never sends it. For what must happen, use `on_dead` or enqueue a job.
+- `succeeded`, `attempt_failed`, `dead`, `cancelled` (job_id, task, attempt, queue_name, using, reason, progress): in
+  the worker's thread, once it is committed. Keep receivers short: the worker claims nothing meanwhile, and a worker
+  that is killed between the commit and the signal never sends it. For what must happen, use `on_dead` or enqueue a job.
 - `slot_missed(schedule, first, last, count, reason, using)`: in the scheduler's thread.
 - `alert_opened(alert, using)`, `alert_resolved(alert, using)`: in the thread of the scheduler that tells of alerts.
 """

@@ -119,6 +119,7 @@ def _announce(using: str, held: HeldJob) -> None:
         "queue_name": job.queue_name,
         "using": using,
         "reason": outcome.reason,
+        "progress": held.progress.said,
     }
     sent = []
     if outcome.attempt == Attempt.Outcome.FAILED.value:

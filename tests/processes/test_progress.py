@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from django.db import connection
 
 from django_reliable_jobs.engine import progress
 from django_reliable_jobs.models import Job, Progress
-from tests import batch_tasks
+from django_reliable_jobs.progress import Said
+from tests import batch_tasks, tasks
 from tests.actors import on_stage, wait_for
 from tests.processes.test_fencing import LEASE, StartWorker
+from tests.processes.test_tally import heard, run_worker
 
 
 def test_progress_is_written_while_the_job_runs(start_worker: StartWorker) -> None:
@@ -34,6 +37,19 @@ def test_the_last_progress_is_there_when_the_job_has_ended(start_worker: StartWo
         found = progress.of_job("default", job)
         assert found is not None
         assert (found.done, found.total, found.message) == (number, 100, f"at {number}")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_signal_of_its_end_carries_it_and_so_does_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", logger="django_reliable_jobs")
+    told = batch_tasks.tell.enqueue(5, 10, "half")
+    silent = tasks.nothing.enqueue()
+    with heard("succeeded") as signals:
+        run_worker()
+    said = {facts["job_id"]: facts["progress"] for _, facts in signals}
+    assert said == {told.pk: Said(5, 10, "half"), silent.pk: None}
+    [line] = [each for each in caplog.messages if f"job {told.pk} " in each and "SUCCEEDED" in each]
+    assert line.endswith(" s, 5 of 10 done")
 
 
 def test_a_locked_table_of_progress_costs_no_lease(start_worker: StartWorker) -> None:
