@@ -5,6 +5,6 @@ Rows are changed by the functions of `engine` alone.
 
 from __future__ import annotations
 
-from django_reliable_jobs.admin import fleet, jobs, limits, queues, schedules
+from django_reliable_jobs.admin import alerts, fleet, jobs, limits, queues, schedules
 
-__all__ = ["fleet", "jobs", "limits", "queues", "schedules"]
+__all__ = ["alerts", "fleet", "jobs", "limits", "queues", "schedules"]
