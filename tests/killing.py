@@ -12,6 +12,7 @@ from typing import Any
 from django_reliable_jobs.context import current_job
 from django_reliable_jobs.engine import waits
 from django_reliable_jobs.engine.steps import StepPort
+from django_reliable_jobs.processes.undoing import Undoer
 from django_reliable_jobs.steps import RunningStep
 
 VARIABLE = "TESTS_KILL"  # JSON: the folder for marks, and the moment for each job's id
@@ -36,6 +37,8 @@ def install() -> None:
     trap.around(RunningStep, "_keep", lambda self, record: f"{record.name} kept")
     trap.around(StepPort, "record", lambda self, record: f"{record.name} recorded")
     trap.around(StepPort, "wait_for_event", lambda self, name, event, timeout: "wait")
+    trap.around(Undoer, "_undo", lambda self, step: f"undo {step.name}")
+    trap.around(StepPort, "record_undo", lambda self, name, *_: f"undo {name} recorded")
     trap.around(waits, "wake_these", lambda using, job_ids: "waiting", job_of=lambda using, job_ids: job_ids[0])
 
 

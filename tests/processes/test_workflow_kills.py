@@ -1,12 +1,13 @@
-"""The order flow of the shop, its workers killed at every boundary: the end is the same as without."""
+"""The order flow of the shop, its workers killed at every boundary of each step and each undo: the end is the same."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
+from django_reliable_jobs.engine import lifecycle
 from django_reliable_jobs.models import Attempt, Job
-from testproject.shop.models import Payment
+from testproject.shop.models import Order, Payment
 from testproject.shop.tasks import fulfil_order
 from tests import killing, orders
 from tests.actors import wait_for
@@ -22,6 +23,10 @@ MOMENTS = [
     *("before wait", "after wait", "before waiting", "after waiting"),
 ]
 
+
+FAILING = ["before charge", "after charge", "after charge recorded", "before reserve"]
+UNDONE_WHEN_FAILED = ("charge",)
+UNDONE_WHEN_CANCELLED = ("ship", "reserve", "charge")
 
 LEASE = {"LEASE_SECONDS": 1, "POLL_SECONDS": 0.1}
 
@@ -62,3 +67,47 @@ def test_an_order_ends_the_same_wherever_its_worker_is_killed(start_worker: Star
     assert orders.stock() == orders.STOCK - 3 * len(MOMENTS)
     assert Payment.objects.get(order_id=placed["after charge"].pk).requests == 2
     assert Attempt.objects.filter(outcome="lost").count() >= len(MOMENTS) - 2  # two died when the job had ended to run
+
+
+def undo_moments(steps: tuple[str, ...]) -> list[str]:
+    """Before an undo is called, when it was and nobody has written so, and when that is written."""
+    return [
+        moment
+        for step in steps
+        for moment in (f"before undo {step}", f"before undo {step} recorded", f"after undo {step} recorded")
+    ]
+
+
+def test_an_order_that_fails_is_refunded_once_wherever_its_worker_is_killed(
+    start_worker: StartWorker, tmp_path: Path
+) -> None:
+    moments = [*FAILING, *undo_moments(UNDONE_WHEN_FAILED)]
+    placed = {moment: orders.place_order(quantity=orders.STOCK + 1) for moment in moments}
+    jobs = {moment: fulfil_order.enqueue(order.pk) for moment, order in placed.items()}
+    environment = killing.environment(tmp_path, {job.pk: moment for moment, job in jobs.items()})
+    fleet = Fleet(lambda: start_worker("--threads", "1", ready=False, settings=LEASE, environment=environment))
+    fleet.works_until(lambda: count("DEAD") == len(moments), what="every order to fail")
+    check_undone(placed, jobs, tmp_path)
+
+
+def test_an_order_that_is_cancelled_is_undone_once_wherever_its_worker_is_killed(
+    start_worker: StartWorker, tmp_path: Path
+) -> None:
+    moments = undo_moments(UNDONE_WHEN_CANCELLED)
+    placed = {moment: orders.place_order() for moment in moments}
+    jobs = {moment: fulfil_order.enqueue(order.pk) for moment, order in placed.items()}
+    environment = killing.environment(tmp_path, {job.pk: moment for moment, job in jobs.items()})
+    fleet = Fleet(lambda: start_worker("--threads", "1", ready=False, settings=LEASE, environment=environment))
+    fleet.works_until(lambda: count("WAITING") == len(moments), what="every order to wait for its parcel")
+    lifecycle.cancel("default", [job.pk for job in jobs.values()], reason="changed my mind")
+    fleet.works_until(lambda: count("CANCELLED") == len(moments), what="every order to be cancelled")
+    check_undone(placed, jobs, tmp_path)
+
+
+def check_undone(placed: dict[str, Order], jobs: dict[str, Job], folder: Path) -> None:
+    for moment, order in placed.items():
+        assert killing.was_killed(folder, jobs[moment].pk), f"nobody was killed {moment}"
+        assert (moment, *orders.money_of(order)) == (moment, 1, 1)
+        assert (moment, orders.trackings_of(order)) == (moment, [])
+        assert (moment, Job.objects.get(pk=jobs[moment].pk).compensation) == (moment, "done")
+    assert orders.stock() == orders.STOCK
