@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from django.db import transaction
 from django.db.models.functions import Now
 
 from django_reliable_jobs.models import Attempt, Checkpoint, Job, Worker
@@ -32,6 +33,12 @@ def effects(job: Job) -> list[str]:
 
 def has_succeeded(*jobs: Job) -> bool:
     return Job.objects.filter(pk__in=[job.pk for job in jobs], status="SUCCEEDED").count() == len(jobs)
+
+
+def is_free(job: Job) -> bool:
+    """Return whether nobody holds the job's row."""
+    with transaction.atomic():
+        return Job.objects.select_for_update(skip_locked=True, no_key=True).filter(pk=job.pk).exists()
 
 
 def works_under_a_new_identity(worker: WorkerProcess, old: Worker) -> bool:
@@ -92,9 +99,12 @@ def test_a_worker_that_is_stopped_behind_the_fence_holds_the_row_no_longer_than_
     job = interrupted_tasks.stand_behind_fence.enqueue(str(tmp_path))
     first = start_worker(settings=LEASE)
     wait_at_gate(tmp_path)
+    assert not is_free(job)
     first.send(signal.SIGSTOP)
+    # A lease, and a little for the server to end the session on a busy machine.
+    wait_for(lambda: is_free(job), what="the row to be free", timeout=LEASE["LEASE_SECONDS"] + 3)
     start_worker(settings=LEASE)
-    wait_for(lambda: has_succeeded(job), what="the second worker to do the job", timeout=15)
+    wait_for(lambda: has_succeeded(job), what="the second worker to do the job")
     open_gate(tmp_path)
     first.send(signal.SIGCONT)
     tasks.nothing.enqueue_many([{}] * 20)
