@@ -112,23 +112,33 @@ def test_one_whose_last_slot_failed_does() -> None:
     assert is_silent(on(30))
 
 
-@pytest.mark.parametrize(
-    "prune",
-    [
-        lambda: maintenance.prune("default"),
-        lambda: schedule_upkeep.prune_jobs("default"),
-    ],
-    ids=["by age", "by number"],
-)
-def test_a_success_counts_also_when_its_job_was_pruned(prune: Any, settings: Any) -> None:
+def test_a_success_counts_also_when_its_job_was_pruned_by_age(settings: Any) -> None:
     settings.RELIABLE_JOBS = {"RETENTION": {"SUCCEEDED": timedelta(hours=2)}, "TASK_MODULES": ["tests.tasks"]}
-    a_schedule(alert_after=DAY, keep_succeeded=0)
+    a_schedule(alert_after=DAY)
     succeeds(on(3, 1))
     with at(on(3, 4)):
-        prune()
+        maintenance.prune("default")
     assert not Job.objects.exists()
     assert not is_silent(on(4, 3))
     assert is_silent(on(4, 3, 0, 1))
+
+
+def test_a_success_counts_also_when_its_job_was_pruned_by_number() -> None:
+    a_schedule(alert_after=DAY, keep_succeeded=0)
+    succeeds(on(3, 1))
+    with at(on(3, 1, 5)):
+        schedule_upkeep.prune_jobs("default")
+    assert not Job.objects.exists()
+    assert not is_silent(on(4, 3))
+    assert is_silent(on(4, 3, 0, 1))
+
+
+def test_one_that_ran_its_last_slot_owes_nothing_also_when_that_job_was_pruned() -> None:
+    a_schedule(Once(at=on(2, 1)), alert_after=DAY, keep_succeeded=0)
+    succeeds(on(2, 1))
+    schedule_upkeep.prune_jobs("default")
+    assert not Job.objects.exists()
+    assert not is_silent(on(30))
 
 
 def test_three_jobs_in_a_row_that_die_are_a_failing_schedule_until_one_succeeds() -> None:
