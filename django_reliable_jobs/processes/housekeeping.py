@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 SWEEP_SECONDS = 5.0
 PRUNE_SECONDS = 60.0
 PRUNE_BATCHES = 10
+GAP = 2 / 3  # of a lease: in less, no lease that was renewed in time runs out
 PATIENCE_SECONDS = 2.0  # in the line for the lock of a job that was passed over
 
 
@@ -27,6 +28,7 @@ class Housekeeping(Loop):
         self._worker = worker
         self._passed_over: set[int] = set()
         self._reached_since: float | None = None
+        self._reached_at = 0.0
         self._swept_at = 0.0
         self._pruned_at = time.monotonic()
 
@@ -51,7 +53,7 @@ class Housekeeping(Loop):
             return pause - (now - self._swept_at)
         self._swept_at = now
         maintenance.honour_cancel_requests(using)
-        if self._may_rescue(now) and (rescued := maintenance.rescue(using)):
+        if self._may_rescue(time.monotonic()) and (rescued := maintenance.rescue(using)):
             self._worker.tally.events["rescued"] += rescued
             self._worker.wake()
         if now - self._pruned_at >= PRUNE_SECONDS:
@@ -67,6 +69,9 @@ class Housekeeping(Loop):
 
     def _may_rescue(self, now: float) -> bool:
         """Return whether the database was reached without a break for a whole lease: else the living look lost too."""
-        if self._reached_since is None or self.failed_since(self._reached_since):
+        # A gap: it was not heard of, as the server hung, or this process, and perhaps the host with all its others.
+        has_gap = now - self._reached_at > GAP * settings.LEASE_SECONDS
+        if self._reached_since is None or has_gap or self.failed_since(self._reached_since):
             self._reached_since = now
+        self._reached_at = now
         return now - self._reached_since >= settings.LEASE_SECONDS

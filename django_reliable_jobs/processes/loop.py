@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from django.db import Error as DatabaseError
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, InternalError, OperationalError
 
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.processes import connections
@@ -85,7 +85,9 @@ class Loop:
                     failures = 0
                 except (DatabaseError, MemoryError) as error:
                     failures += 1
-                    if isinstance(error, OperationalError | InterfaceError):
+                    if isinstance(
+                        error, OperationalError | InterfaceError | InternalError
+                    ):  # the last: it is read-only
                         self._failed_at = time.monotonic()
                     pause = pause_after(failures)
                     logger.warning(

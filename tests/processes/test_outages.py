@@ -90,7 +90,7 @@ def test_after_an_outage_that_outlasts_all_leases_the_living_are_not_rescued_fro
     assert_all_ended_well(fleet, atomic, rows)
 
 
-def test_a_server_that_is_read_only_for_a_while_is_waited_for(
+def test_a_server_that_is_read_only_for_longer_than_all_leases_is_waited_for(
     server: PrivateServer, fleet: list[WorkerProcess]
 ) -> None:
     rows = set(of(Worker).values_list("pk", flat=True))
@@ -102,6 +102,7 @@ def test_a_server_that_is_read_only_for_a_while_is_waited_for(
     late = WorkerProcess(settings=SETTINGS, using=ALIAS, ready=False)
     fleet.append(late)
     wait_for(lambda: "read-only transaction" in late.output, what="a starting worker to meet it")
+    threading.Event().wait(2 * SETTINGS["LEASE_SECONDS"])  # until nobody's lease is good any more
     server.set_read_only(False)
     wait_until_done(400)
     wait_for(lambda: late.row, what="the late worker to register")

@@ -1,0 +1,51 @@
+"""Who may rescue: a process that has reached the database, without a break, for a whole lease."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, IntegrityError, InternalError, OperationalError
+
+from django_reliable_jobs.conf import settings
+from django_reliable_jobs.processes.housekeeping import Housekeeping
+
+
+@pytest.fixture
+def housekeeping() -> Any:
+    return Housekeeping(SimpleNamespace(), on_death=lambda *_: None)  # type: ignore[arg-type]
+
+
+def reach(housekeeping: Any, since: float, until: float) -> list[bool]:
+    """Reach the database each sixth of a lease; moments are in leases."""
+    moments = [since + step / 6 for step in range(round((until - since) * 6) + 1)]
+    return [housekeeping._may_rescue(moment * settings.LEASE_SECONDS) for moment in moments]
+
+
+def test_a_process_that_has_just_started_waits_for_a_lease(housekeeping: Any) -> None:
+    assert reach(housekeeping, 10, 12) == [False] * 6 + [True] * 7
+
+
+def test_after_a_gap_in_which_leases_run_out_it_waits_anew(housekeeping: Any) -> None:
+    reach(housekeeping, 10, 12)
+    assert reach(housekeeping, 12.5, 12.5) == [True], "in so short a time none does"
+    assert reach(housekeeping, 13.25, 14.5) == [False] * 6 + [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("error", "is_break"),
+    [(OperationalError, True), (InternalError, True), (IntegrityError, False)],
+    ids=["no answer", "read-only", "a row"],
+)
+def test_an_error_that_is_not_of_a_row_is_a_break(
+    housekeeping: Any, error: type[DatabaseError], is_break: bool
+) -> None:
+    def fail() -> float:
+        housekeeping._stop.set()
+        raise error("it")
+
+    reach(housekeeping, 0, 2)
+    housekeeping._turn = fail
+    housekeeping._run()
+    assert housekeeping.failed_since(1.0) is is_break
