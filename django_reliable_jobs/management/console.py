@@ -27,14 +27,19 @@ def show_log(verbosity: int) -> None:
 
 
 def database_of(alias: str | None) -> str:
-    """Return the alias to work on. Raises CommandError if there is none of that name, its server is too old, or it
-    lacks our tables.
+    """Return the alias to work on. Raises CommandError if there is none of that name, it does not commit by itself,
+    its server is too old, or it lacks our tables.
 
     A server that can't be reached is no mistake: the processes wait for it.
     """
     using = alias or default_database()
     if using not in connections:
         raise CommandError(f"there is no database {using!r} in DATABASES; the aliases are {', '.join(connections)}")
+    if not connections[using].settings_dict["AUTOCOMMIT"]:
+        raise CommandError(
+            f"the database {using!r} has AUTOCOMMIT = False, so nothing that a worker writes would be committed:"
+            " leave it out in the settings that the workers run on"
+        )
     if (mistake := requirements.version_mistake(connections[using])) is not None:
         raise CommandError(str(mistake))
     try:

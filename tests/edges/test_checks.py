@@ -138,6 +138,14 @@ def test_an_old_server_is_an_error_when_the_database_is_checked(
     assert django_checks.run_checks(tags=[checks.TAG], databases=["default"]) == []
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize("command", ["runworker", "runscheduler"])
+def test_a_database_that_does_not_commit_by_itself_is_refused(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setitem(connections.settings["default"], "AUTOCOMMIT", False)
+    with pytest.raises(CommandError, match="AUTOCOMMIT = False"):
+        call_command(command, skip_checks=True, verbosity=0)
+
+
 def test_jobs_in_another_database_than_the_business_rows_are_a_warning(jobs_elsewhere: dict[str, Any]) -> None:
     [message] = run_checks()
     assert (message.id, message.level) == ("reliable_jobs.W001", django_checks.WARNING)
