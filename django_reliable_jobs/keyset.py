@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
+from itertools import pairwise
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
@@ -58,8 +60,14 @@ class Rows(Generic[M]):
 
     def between(self, after: Key | None, until: Key) -> QuerySet[M]:
         """Return the queryset narrowed to the keys behind `after`, up to `until`."""
-        queryset = self._queryset.filter(self._compared("<=", until))
-        return queryset if after is None else queryset.filter(self._compared(">", after))
+        if len(self.names) == 1:  # the same in words that Django is quicker with
+            [name] = self.names
+            bounds = {f"{name}__lte": self._decoded(until)[0]}
+            if after is not None:
+                bounds[f"{name}__gt"] = self._decoded(after)[0]
+            return self._queryset.filter(**bounds)
+        bound = [self._compared("<=", until)] + ([] if after is None else [self._compared(">", after)])
+        return self._queryset.filter(*bound)
 
     def key_of(self, row: M) -> Key:
         return self._encoded([getattr(row, name) for name in self.names])
@@ -71,15 +79,17 @@ class Rows(Generic[M]):
 
     def _compared(self, operator: str, key: Key) -> Func:
         """Return `(a, b) > (x, y)`: compared as PostgreSQL compares rows, which an index on both answers."""
-        pairs = zip(self.fields, key, strict=True)
-        given = [Value(field.to_python(each), output_field=_plain(field)) for field, each in pairs]
+        pairs = zip(self.fields, self._decoded(key), strict=True)
         return Func(
             _row(*map(F, self.names)),
-            _row(*given),
+            _row(*(Value(value, output_field=_plain(field)) for field, value in pairs)),
             template="%(expressions)s",
             arg_joiner=f" {operator} ",
             output_field=BooleanField(),
         )
+
+    def _decoded(self, key: Key) -> list[Any]:
+        return [field.to_python(each) for field, each in zip(self.fields, key, strict=True)]
 
     def _encoded(self, values: Sequence[Any]) -> Key:
         return [_encode(field, value) for field, value in zip(self.fields, values, strict=True)]
@@ -87,15 +97,13 @@ class Rows(Generic[M]):
     def _check_keys(self, rows: list[M]) -> None:
         if rows and (missing := rows[0].get_deferred_fields().intersection(self.names)):
             raise InvalidBatches(f"{self._label}: the key {', '.join(sorted(missing))} is deferred: add it to only()")
-        before = None
-        for row in rows:
-            key = [getattr(row, name) for name in self.names]
-            if key == before:
+        keys = list(map(attrgetter(*self.names), rows))
+        for key, following in pairwise(keys):
+            if key == following:
                 raise InvalidBatches(
                     f"{self._label}: the queryset has row {key} more than once, as a join makes it: add .distinct(),"
                     " or filter with Exists(...)"
                 )
-            before = key
 
 
 def _row(*expressions: Any) -> Func:

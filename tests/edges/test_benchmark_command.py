@@ -55,6 +55,15 @@ def test_claims_from_few_keys_and_from_many_take_jobs(tmp_path: Path, monkeypatc
     assert all(run["value"] > 0 for runs in claim["runs"].values() for run in runs)
 
 
+def test_batches_and_the_loop_written_by_hand_go_through_all_rows(tmp_path: Path) -> None:
+    _, result = run("batches", "--rows=2500", file=tmp_path / "figures")
+    reading, writing = result["comparisons"]
+    for comparison in (reading, writing):
+        assert set(comparison["runs"]) == {"batches", "by hand"}
+        assert [runs[0]["details"]["jobs"] for runs in comparison["runs"].values()] == [2500, 2500]
+    assert "2,500 rows in batches of 1,000, writing" in writing["measure"]
+
+
 def test_passwords_beside_reports_all_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(otp, "SETTLE_SECONDS", 0.1)
     monkeypatch.setattr(otp, "REPORTS", 40)

@@ -9,6 +9,7 @@ django.setup()
 from django.core.management import call_command  # noqa: E402
 from django.db import connection, transaction  # noqa: E402
 
+from testproject.benchmarks.peers.batching import batches  # noqa: E402
 from testproject.benchmarks.peers.claiming import claims  # noqa: E402
 from testproject.benchmarks.peers.driver import Stopwatch, arguments, drive, paced, timed  # noqa: E402
 from testproject.benchmarks.peers.ticking import next_runs, schedules, tick  # noqa: E402
@@ -51,4 +52,4 @@ def reports(jobs: int, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    drive(setup, enqueue, bulk, latency, passwords, reports, claims, schedules, tick, next_runs)
+    drive(setup, enqueue, bulk, latency, passwords, reports, claims, schedules, tick, next_runs, batches)
