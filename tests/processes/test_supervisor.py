@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 from django.db import connection, transaction
 
 from django_reliable_jobs.models import Attempt, Job, Worker
-from tests import tasks
+from tests import hostile_tasks, tasks
 from tests.actors import wait_for
+from tests.gates import open_gate, wait_at_gate
 from tests.models import Effect
 from tests.workers import WorkerProcess
 
@@ -96,6 +98,19 @@ def test_a_child_that_hangs_is_replaced(start_worker: StartWorker) -> None:
     os.kill(victim, signal.SIGSTOP)
     wait_for(lambda: Job.objects.filter(pk=job.pk, status="SUCCEEDED").exists(), timeout=40, what="the successor")
     wait_for(lambda: not psutil.pid_exists(victim) and len(pids()) == 2, what="another child in its place")
+
+
+def test_a_child_whose_job_holds_the_interpreter_is_replaced(start_worker: StartWorker, tmp_path: Path) -> None:
+    supervisor = start_two(start_worker, "--threads", "1", settings={"LEASE_SECONDS": 2, "MAX_LOSSES": 1})
+    job = hostile_tasks.poison.enqueue("loop in C", str(tmp_path))
+    wait_at_gate(tmp_path, "loop in C")
+    before = pids()
+    open_gate(tmp_path, "loop in C")
+    wait_for(lambda: Job.objects.filter(pk=job.pk, status="DEAD").exists(), timeout=60, what="the loss")
+    assert job.attempts.get().outcome == "lost", "by its lease, or sooner"
+    wait_for(lambda: len(pids() - before) == 1 and len(pids()) == 2, timeout=60, what="another child in its place")
+    assert "is killed: its loop or its heartbeat did not turn any more" in supervisor.output
+    assert tasks.effect.enqueue("after").wait(timeout=20) == "after"
 
 
 def test_a_stop_is_passed_on(start_worker: StartWorker) -> None:
