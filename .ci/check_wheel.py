@@ -11,13 +11,20 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 DATABASE = "reliable_jobs_wheel"
-WANTED = ["apps.py", "py.typed", "migrations/0001_initial.py", "management/commands/runworker.py"]
+WANTED = [
+    "apps.py",
+    "py.typed",
+    "migrations/0001_initial.py",
+    "management/commands/runworker.py",
+    "backend/__init__.py",
+]
 TASKS = """
 from django_reliable_jobs import task
 
@@ -39,6 +46,29 @@ from django_reliable_jobs.models import Job
 job = Job.objects.get()
 assert (job.status, job.result) == ("SUCCEEDED", 42), (job.status, job.result)
 print("ran:", job, job.status, job.result)
+"""
+
+# An app that knows Django's Tasks framework only.
+FRAMEWORK_TASKS = """
+from django.tasks import task
+
+
+@task(takes_context=True)
+def greet(context, name):
+    return [name, context.attempt]
+"""
+FRAMEWORK_ENQUEUE = """
+from letters.tasks import greet
+
+print(greet.enqueue("Ada").id)
+"""
+FRAMEWORK_CHECK = """
+from django_reliable_jobs.models import Job
+from letters.tasks import greet
+
+result = greet.get_result(str(Job.objects.latest("id").pk))
+assert (result.status, result.return_value) == ("SUCCESSFUL", ["Ada", 1]), result
+print("ran:", result.task.module_path, result.status, result.return_value)
 """
 
 
@@ -70,6 +100,15 @@ def make_project(folder: Path, server: dict[str, str]) -> None:
         settings.write(f"DATABASES = {{'default': {database!r}}}\n")
 
 
+def switch_to_our_backend(folder: Path) -> None:
+    """Do with a project that uses Django's Tasks framework only what its page says."""
+    manage(folder, "startapp", "letters")
+    (folder / "letters" / "tasks.py").write_text(FRAMEWORK_TASKS)
+    with (folder / "shop" / "settings.py").open("a") as settings:
+        settings.write('\nINSTALLED_APPS += ["letters"]\n')
+        settings.write("TASKS = {'default': {'BACKEND': 'django_reliable_jobs.backend.ReliableBackend'}}\n")
+
+
 def manage(folder: Path, *arguments: str) -> None:
     """Run a command of the project."""
     environment = {k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"}
@@ -92,6 +131,12 @@ def main(wheel: str) -> None:
                 manage(folder, "shell", "--verbosity", "0", "-c", ENQUEUE)
                 manage(folder, "runworker", "--burst")
                 manage(folder, "shell", "--verbosity", "0", "-c", CHECK)
+                if find_spec("django.tasks") is not None:
+                    switch_to_our_backend(folder)
+                    manage(folder, "check", "--fail-level", "WARNING")
+                    manage(folder, "shell", "--verbosity", "0", "-c", FRAMEWORK_ENQUEUE)
+                    manage(folder, "runworker", "--burst")
+                    manage(folder, "shell", "--verbosity", "0", "-c", FRAMEWORK_CHECK)
         finally:
             connection.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)")
 
