@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
 from django.db import connection, transaction
 
 from django_reliable_jobs.models import Attempt, Job, Worker
+from django_reliable_jobs.processes.supervisor import Supervisor
 from tests import hostile_tasks, tasks
 from tests.actors import wait_for
 from tests.gates import open_gate, wait_at_gate
@@ -111,6 +115,24 @@ def test_a_child_whose_job_holds_the_interpreter_is_replaced(start_worker: Start
     wait_for(lambda: len(pids() - before) == 1 and len(pids()) == 2, timeout=60, what="another child in its place")
     assert "is killed: its loop or its heartbeat did not turn any more" in supervisor.output
     assert tasks.effect.enqueue("after").wait(timeout=20) == "after"
+
+
+def test_a_child_that_dies_at_once_is_started_again_later_and_later(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "django_reliable_jobs")
+    command = [sys.executable, "-c", "raise SystemExit(3)"]
+    supervisor = Supervisor(command=command, processes=1, using="default", shutdown_timeout=1)
+    running = threading.Thread(target=supervisor.run)
+    running.start()
+    try:
+        wait_for(lambda: caplog.text.count("worker process ended") >= 3, what="three deaths")
+    finally:
+        supervisor.request_stop()
+        running.join()
+    ends = [record.getMessage() for record in caplog.records if "worker process ended" in record.getMessage()]
+    assert ends[:3] == [
+        f"worker process ended: its process exited with code 3; the next one starts in {pause} s"
+        for pause in ("0.5", "1.0", "2.0")
+    ]
 
 
 def test_a_stop_is_passed_on(start_worker: StartWorker) -> None:
