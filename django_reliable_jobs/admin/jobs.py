@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
-from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
@@ -12,15 +9,17 @@ from django.contrib.admin.views.main import ChangeList
 from django.db.models import Q, QuerySet
 from django.forms.models import BaseInlineFormSet
 from django.http import HttpRequest
-from django.urls import reverse
-from django.utils.html import format_html, format_html_join
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from django_reliable_jobs import registry
 from django_reliable_jobs.admin import progress
+from django_reliable_jobs.admin.overview import overview_view
 from django_reliable_jobs.admin.read_only import ReadOnly, ReadOnlyAdmin
 from django_reliable_jobs.admin.steps import StepInline
+from django_reliable_jobs.admin.words import as_json, breakable, on_two_lines, preformatted
 from django_reliable_jobs.engine import history, inspection, schedule_history
 from django_reliable_jobs.engine.inspection import WIDE_COLUMNS, as_local
 from django_reliable_jobs.engine.transaction import default_database
@@ -29,8 +28,6 @@ from django_reliable_jobs.models import Attempt, Job
 MOST_ATTEMPTS = 20
 SCHEDULE_PAGE = "admin:django_reliable_jobs_schedule_change"
 LONGEST_ID = 19  # digits
-SHORT_JSON = 80
-PRE_STYLE = "white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; padding: 0"
 
 
 class StatusFilter(admin.SimpleListFilter):
@@ -109,6 +106,13 @@ class JobAdmin(ReadOnlyAdmin):
         *("of_schedule", "how_far", "arguments", "keyword_arguments", "returned", "attempts"),
         *("enqueued", "due", "started", "finished", "expires"),
     )
+
+    class Media:
+        css = {"all": ["django_reliable_jobs/admin.css"]}
+
+    def get_urls(self) -> list[URLPattern]:
+        overview = path("overview/", self.admin_site.admin_view(overview_view), name="django_reliable_jobs_overview")
+        return [overview, *super().get_urls()]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return NarrowList
@@ -194,25 +198,3 @@ class JobAdmin(ReadOnlyAdmin):
     @admin.display(description=_("expires"))
     def expires(self, job: Job) -> str:
         return "-" if job.expires_at is None else as_local(job.expires_at)
-
-
-def breakable(name: str) -> SafeString:
-    """Return a name that may break after its dots, so that the other columns have room."""
-    return format_html_join("", "{}<wbr>", ((part,) for part in re.split(r"(?<=[.])", name)))
-
-
-def on_two_lines(moment: datetime) -> SafeString:
-    """Return the date above the time, each unbroken."""
-    date, time = as_local(moment).split(" ", maxsplit=1)
-    return format_html("<div class='nowrap'>{}</div><div class='nowrap'>{}</div>", date, time)
-
-
-def preformatted(text: str) -> SafeString | str:
-    """Return a text as it is, line by line and escaped."""
-    return format_html('<pre style="{}">{}</pre>', PRE_STYLE, text) if text else "-"
-
-
-def as_json(value: Any) -> SafeString | str:
-    """Return a JSON value for reading, escaped."""
-    text = json.dumps(value, ensure_ascii=False)
-    return preformatted(text if len(text) <= SHORT_JSON else json.dumps(value, ensure_ascii=False, indent=2))

@@ -16,9 +16,9 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from django_reliable_jobs.admin.jobs import breakable
 from django_reliable_jobs.admin.read_only import BoundedPaginator
 from django_reliable_jobs.admin.schedule_columns import JOB_PAGE
+from django_reliable_jobs.admin.words import breakable
 from django_reliable_jobs.engine import limits
 from django_reliable_jobs.engine.inspection import as_local
 from django_reliable_jobs.engine.limits import LimitStatus

@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from django_reliable_jobs.admin.read_only import ReadOnlyAdmin
-from django_reliable_jobs.admin.schedule_columns import breakable_moment
+from django_reliable_jobs.admin.words import breakable_moment
 from django_reliable_jobs.declaration import Declaration
 from django_reliable_jobs.engine import inspection, queues
 from django_reliable_jobs.engine.inspection import QueueStatus, as_local

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.translation import gettext_lazy as _
 
-from django_reliable_jobs.admin.jobs import breakable
+from django_reliable_jobs.admin.words import breakable, breakable_moment
 from django_reliable_jobs.engine import reconcile, schedule_history, slots
 from django_reliable_jobs.engine.inspection import as_local
 from django_reliable_jobs.engine.schedule_history import LastJob
@@ -160,12 +160,6 @@ def in_both_zones(schedule: Schedule) -> SafeString:
     if first == utc:
         return breakable_moment(utc)
     return format_html('{}<div class="schedule-small">{}</div>', breakable_moment(first), breakable_moment(utc))
-
-
-def breakable_moment(text: str) -> SafeString:
-    """Return a moment that may break between date and time, and nowhere else."""
-    date, time = text.split(" ", maxsplit=1)
-    return format_html('<span class="nowrap">{}</span> <span class="nowrap">{}</span>', date, time)
 
 
 def last_job(last: LastJob) -> SafeString:

@@ -1,0 +1,140 @@
+"""The page that answers first: what waits, what ran, what did not and why, who works. On top of the app's index."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from django_reliable_jobs.admin.overview_schedules import schedules
+from django_reliable_jobs.admin.throughput import MINUTES, throughput
+from django_reliable_jobs.admin.words import clock_time, span_in_words, when
+from django_reliable_jobs.engine import counters, inspection, standings
+from django_reliable_jobs.engine.inspection import QueueStatus, WorkerStatus, as_local
+from django_reliable_jobs.engine.standings import Running
+from django_reliable_jobs.engine.transaction import default_database
+from django_reliable_jobs.models import Alert
+
+TEMPLATE = "admin/django_reliable_jobs/overview.html"
+MOST_ALERTS = 20
+MOST_WORKERS = 50
+MOST_JOBS_OF_WORKER = 5
+MOST_TASKS = 5
+SECTIONS = ("alert", "schedule", "queue", "worker", "job")  # each for who may view the rows behind it
+
+
+@dataclass(frozen=True)
+class Work:
+    """One worker, with the jobs that it has run for longest."""
+
+    status: WorkerStatus
+    served: str
+    seen: str
+    jobs: list[tuple[Running, str]]
+    more: int
+
+
+def overview(request: HttpRequest) -> str:
+    """Return the overview as HTML: the sections that this person may see."""
+    shown = {name for name in SECTIONS if request.user.has_perm(f"django_reliable_jobs.view_{name}")}
+    using = default_database()
+    now = inspection.now(using)
+    parts: dict[str, Callable[[str, datetime], dict[str, Any]]] = {
+        "alert": _alerts,
+        "schedule": schedules,
+        "queue": _queues,
+        "worker": _workers,
+        "job": _jobs,
+    }
+    context: dict[str, Any] = {"shown": shown, "at": as_local(now)}
+    for name in SECTIONS:
+        if name in shown:
+            context |= parts[name](using, now)
+    return render_to_string(TEMPLATE, context, request)
+
+
+def overview_view(request: HttpRequest) -> HttpResponse:
+    """Answer with the overview alone, for the script that shows it anew."""
+    if not any(request.user.has_perm(f"django_reliable_jobs.view_{name}") for name in SECTIONS):
+        raise PermissionDenied
+    response = HttpResponse(overview(request))
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+def _alerts(using: str, now: datetime) -> dict[str, Any]:
+    found = list(
+        Alert.objects.using(using).filter(resolved_at=None).order_by("severity", "-opened_at")[: MOST_ALERTS + 1]
+    )
+    return {
+        "alerts": [{"row": each, "since": when(each.opened_at, now)} for each in found[:MOST_ALERTS]],
+        "has_more_alerts": len(found) > MOST_ALERTS,
+    }
+
+
+def _queues(using: str, now: datetime) -> dict[str, Any]:
+    everything = inspection.pause_of_all(using)
+    return {
+        "queues": [
+            {"status": each, "state": _state_of(each), "waits": span_in_words(each.oldest) if each.oldest else "-"}
+            for each in inspection.queues(using)
+        ],
+        "paused_since": clock_time(everything.paused_at, now) if everything and everything.paused_at else "",
+    }
+
+
+def _state_of(queue: QueueStatus) -> tuple[str, str]:
+    """Return the mark and the words for a queue's state."""
+    if queue.paused_at is not None:
+        until = f" {_('until')} {as_local(queue.resume_at)}" if queue.resume_at else ""
+        return "paused", f"{_('paused')}{until}"
+    if queue.workers:
+        return "well", _("served")
+    return ("badly" if queue.ready or queue.scheduled else "idle"), _("no worker serves it")
+
+
+def _workers(using: str, now: datetime) -> dict[str, Any]:
+    running = defaultdict[int, list[Running]](list)
+    for each in standings.running(using):
+        running[each.worker_id].append(each)
+    found = inspection.workers(using)
+    leader = standings.leader(using)
+    return {
+        "workers": [_work(each, running[each.id], now) for each in found[:MOST_WORKERS]],
+        "has_more_workers": len(found) > MOST_WORKERS,
+        "leader": leader,
+        "leader_since": "" if leader is None else when(leader.elected_at, now),
+    }
+
+
+def _work(worker: WorkerStatus, running: list[Running], now: datetime) -> Work:
+    shown = running[:MOST_JOBS_OF_WORKER]
+    served = _("all") if worker.queues is None else ", ".join(worker.queues)
+    if worker.excluded_queues:
+        served = _("%(queues)s except %(excluded)s") % {"queues": served, "excluded": ", ".join(worker.excluded_queues)}
+    return Work(
+        status=worker,
+        served=served,
+        seen=when(now - worker.heartbeat_age, now),
+        jobs=[(each, span_in_words(now - each.started_at)) for each in shown],
+        more=worker.running - len(shown),
+    )
+
+
+def _jobs(using: str, now: datetime) -> dict[str, Any]:
+    dead = inspection.dead_by_task(using)
+    return {
+        "throughput": throughput(counters.per_minute(using, timedelta(minutes=MINUTES)), now),
+        "hours": MINUTES // 60,
+        "dead": [{"task": task, "count": count} for task, count in list(dead.items())[:MOST_TASKS]],
+        "dead_total": sum(dead.values()),
+        "dead_url": reverse("admin:django_reliable_jobs_job_changelist") + "?status=DEAD",
+    }

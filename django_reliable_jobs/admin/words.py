@@ -1,0 +1,88 @@
+"""Moments, spans and names as the pages of the admin show them: escaped, marked up, in the reader's language."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.utils.formats import number_format
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from django_reliable_jobs.engine.inspection import as_local
+
+SHORT_JSON = 80
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def breakable(name: str) -> SafeString:
+    """Return a name that may break after its dots, so that the other columns have room."""
+    return format_html_join("", "{}<wbr>", ((part,) for part in re.split(r"(?<=[.])", name)))
+
+
+def on_two_lines(moment: datetime) -> SafeString:
+    """Return the date above the time, each unbroken."""
+    date, time = as_local(moment).split(" ", maxsplit=1)
+    return format_html("<div class='nowrap'>{}</div><div class='nowrap'>{}</div>", date, time)
+
+
+def breakable_moment(text: str) -> SafeString:
+    """Return a moment that may break between date and time, and nowhere else."""
+    date, time = text.split(" ", maxsplit=1)
+    return format_html('<span class="nowrap">{}</span> <span class="nowrap">{}</span>', date, time)
+
+
+def preformatted(text: str) -> SafeString | str:
+    """Return a text as it is, line by line and escaped."""
+    return format_html('<pre class="reliable-text">{}</pre>', text) if text else "-"
+
+
+def as_json(value: Any) -> SafeString | str:
+    """Return a JSON value for reading, escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    return preformatted(text if len(text) <= SHORT_JSON else json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def span_in_words(span: timedelta) -> str:
+    """Return a span in its two largest units: 3 d 4 h, 2 min 5 s, 0.25 s."""
+    seconds = max(span.total_seconds(), 0.0)
+    if seconds < 60:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.3g} s"
+    rest, parts = round(seconds), list[str]()
+    for size, unit in (*_UNITS, (1, "s")):
+        number, rest = divmod(rest, size)
+        if number or parts:
+            parts.append(f"{number} {unit}" if number else "")
+        if len(parts) == 2:
+            break
+    return " ".join(filter(None, parts))
+
+
+def when(moment: datetime, now: datetime) -> SafeString:
+    """Return how far off a moment is, with the moment itself behind it."""
+    span = span_in_words(timedelta(seconds=round(abs(now - moment).total_seconds())))
+    words = _("%s ago") % span if moment <= now else _("in %s") % span
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>', moment.isoformat(timespec="seconds"), as_local(moment), words
+    )
+
+
+def clock_time(moment: datetime, now: datetime) -> SafeString:
+    """Return the time of day, with the date if it is another day's."""
+    text = as_local(moment)
+    date, time, zone = text.split(" ", maxsplit=2)
+    short = time[:5] if date == as_local(now).split(" ")[0] else f"{date} {time[:5]}"
+    return format_html('<time datetime="{}" title="{}">{} {}</time>', moment.isoformat(), text, short, zone)
+
+
+def number(value: float) -> str:
+    """Return a number with the separators of the language."""
+    return number_format(value, decimal_pos=0, use_l10n=True, force_grouping=True)
+
+
+def how_many_jobs(count: int) -> str:
+    return ngettext("%s job", "%s jobs", count) % number(count)

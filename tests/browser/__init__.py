@@ -1,0 +1,3 @@
+"""The admin in a real browser: Chromium without a window, driven by Playwright."""
+
+from __future__ import annotations
