@@ -64,10 +64,9 @@ _WAIT = f"""greatest(
          WHEN {PLACES_TAKEN.format("job.concurrency_key")} >= {PLACES.format("job.concurrency_key")} THEN 'Infinity'
          ELSE 0 END,
     CASE WHEN job.serial_key IS NULL OR {TURNS_TAKEN.format("job.serial_key")} = 0 THEN 0 ELSE float8 'Infinity' END,
-    (SELECT CASE WHEN job.rate_key IS NULL OR NOT %(paced)s THEN 0
-                 WHEN pace.spacing IS NULL THEN float8 'NaN'
-                 ELSE {SECONDS_TO_START} END
-       FROM {PACE.format("job.rate_key")} pace))"""
+    CASE WHEN job.rate_key IS NULL OR NOT %(paced)s THEN 0
+         ELSE (SELECT CASE WHEN pace.spacing IS NULL THEN float8 'NaN' ELSE {SECONDS_TO_START} END
+                 FROM {PACE.format("job.rate_key")} pace) END)"""
 
 # OFFSET: so that what it takes to know the wait is done once.
 _NEXT_LINE = f"""
@@ -88,7 +87,8 @@ SELECT queue_name, line, concurrency_key, rate_key, serial_key, is_capped, prior
                max(line.number) OVER (PARTITION BY arm.position) = line.number AS is_last,
                line.found >= %(wanted)s OR line.number >= %(most)s AS is_cut
           FROM (SELECT given.*, queue.places IS NOT NULL AS is_capped,
-                       coalesce(queue.places <= {QUEUE_PLACES_TAKEN.format("given.queue_name")}, false) AS is_full
+                       CASE WHEN queue.places IS NULL THEN false
+                            ELSE queue.places <= {QUEUE_PLACES_TAKEN.format("given.queue_name")} END AS is_full
                   FROM unnest(%(queues)s::text[], %(cursors)s::text[])
                        WITH ORDINALITY AS given(queue_name, cursor, position)
                  CROSS JOIN LATERAL (SELECT {QUEUE_PLACES.format("given.queue_name")} AS places) queue

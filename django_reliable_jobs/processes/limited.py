@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from django_reliable_jobs.processes.worker import Worker
 
 FIRST_PAUSE = 0.05  # seconds; doubles up to POLL_SECONDS while no job may start
+BUSY_FACTOR = 4  # of the pauses, while ordinary jobs use the threads
 PATIENCE = 1.0  # seconds for which a job may be passed over
 
 
@@ -81,7 +82,7 @@ class LimitedIntake:
         if taken:
             self._failures, self._owes = 0, True
         else:
-            self._put_off()
+            self._put_off(is_busy=bool(rivals))
         return taken
 
     def have_turn(self, heads: Sequence[Head]) -> Sequence[Head]:
@@ -168,8 +169,8 @@ class LimitedIntake:
         self._held.update(job.token for job in jobs)
         self._start(jobs)
 
-    def _put_off(self) -> None:
-        pause = FIRST_PAUSE * 2.0 ** min(self._failures, 10)
+    def _put_off(self, *, is_busy: bool) -> None:
+        pause = FIRST_PAUSE * (BUSY_FACTOR if is_busy else 1) * 2.0 ** min(self._failures, 10)
         if self._soonest is not None:
             # Who has just started a job waits for the moment; who came in vain lets others go first.
             pause = max(self._soonest, pause if self._failures else 0.0)
