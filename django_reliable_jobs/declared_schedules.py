@@ -45,6 +45,7 @@ def scheduled(
     queue_name: str | None = None,
     priority: int | None = None,
     alert_after: timedelta | float | None = None,
+    ping_url: str = "",
     keep_succeeded: int | None = None,
     keep_failed: int | None = None,
 ) -> Callable[[T], T]:
@@ -59,7 +60,8 @@ def scheduled(
     - `start_deadline`: not started so long after its slot, a job is cancelled, and a slot decided later makes none.
     - `jitter` starts each job later than its slot by up to so long; the same for a slot on every host.
     - `queue_name` and `priority` override the task's.
-    - `alert_after`: so long without a success is reported.
+    - `alert_after`: so long without a success is reported; `ping_url`: a monitor outside, such as Healthchecks, hears
+      of each start, success and death.
     - `keep_succeeded` and `keep_failed` keep only so many ended jobs of the schedule.
 
     Spans are timedeltas or seconds. Raises InvalidTask, which names what can't hold.
@@ -85,6 +87,7 @@ def scheduled(
                 queue_name=queue_name or "",
                 priority=priority,
                 alert_after=alert_after,  # type: ignore[arg-type]
+                ping_url=ping_url,
                 keep_succeeded=keep_succeeded,
                 keep_failed=keep_failed,
             )

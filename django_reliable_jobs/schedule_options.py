@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django_reliable_jobs import arguments, recurrence
+from django_reliable_jobs.alert_channels import is_web_address
 from django_reliable_jobs.declaration import MAX_NAME, Declaration
 from django_reliable_jobs.exceptions import InvalidArguments, InvalidRecurrence, InvalidSchedule, InvalidTask
 from django_reliable_jobs.recurrence import Cron, Recurrence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 OVERLAPS = ("allow", "skip", "queue", "replace")
 CATCH_UPS = ("none", "latest", "all")
 MOST_CAUGHT_UP = 1000
+MAX_ADDRESS = 500
 SPANS = ("start_deadline", "jitter", "alert_after")
 
 # Fields that decide when slots are due: a change of one starts the schedule anew from now.
@@ -41,6 +43,7 @@ class ScheduleOptions:
     queue_name: str = ""
     priority: int | None = None
     alert_after: timedelta | None = None
+    ping_url: str = ""
     keep_succeeded: int | None = None
     keep_failed: int | None = None
 
@@ -62,6 +65,7 @@ class ScheduleOptions:
         for name in ("keep_succeeded", "keep_failed"):
             if getattr(self, name) is not None:
                 _check_count(name, getattr(self, name), 0, 1_000_000)
+        put("ping_url", _checked_address(self.ping_url or ""))
         put("queue_name", _checked("queue_name", self.queue_name or "", self.queue_name))
         _checked("priority", self.priority, self.priority is not None)
         self._check_together()
@@ -79,7 +83,9 @@ class ScheduleOptions:
         if not isinstance(self.kwargs, Mapping):
             raise InvalidSchedule("kwargs", f"kwargs must be a dict of the task's arguments, not {self.kwargs!r:.80}")
         try:
-            arguments.dump_arguments(task.signature, (), self.kwargs, task=task.name, max_bytes=max_bytes)
+            arguments.dump_arguments(
+                task.signature, (), self.kwargs, task=task.name, max_bytes=max_bytes, sensitive=task.sensitive
+            )
         except InvalidArguments as error:
             raise InvalidSchedule("kwargs", str(error)) from None
 
@@ -177,6 +183,15 @@ def _checked_moment(name: str, value: Any) -> datetime | None:
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise InvalidSchedule(name, f"{name} must be an aware datetime, not {value!r}")
     return value.astimezone(UTC)
+
+
+def _checked_address(value: Any) -> str:
+    if value and (not isinstance(value, str) or len(value) > MAX_ADDRESS or not is_web_address(value)):
+        raise InvalidSchedule(
+            "ping_url",
+            f"ping_url must be an http(s) address of at most {MAX_ADDRESS} characters, without a user's name",
+        )
+    return str(value)
 
 
 def _checked(name: str, value: Any, is_given: Any) -> Any:

@@ -219,11 +219,13 @@ class ScheduleForm(RecurrenceForm, forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Schedule
         fields = [
-            *("overlap", "catch_up", "catch_up_limit", "queue_name", "priority", "keep_succeeded", "keep_failed"),
+            *("overlap", "catch_up", "catch_up_limit", "ping_url", "queue_name", "priority"),
+            *("keep_succeeded", "keep_failed"),
         ]
         help_texts = {
             "overlap": _("When a run has not ended at the time of the next."),
             "catch_up": _("Which of the runs that were missed while no scheduler ran are made up for."),
+            "ping_url": _("A monitor outside hears of each start, success and death: https://hc-ping.com/…"),
             "queue_name": _("Left empty: the task's."),
             "priority": _("-100 to 100, higher first. Left empty: the task's."),
             "keep_succeeded": _("Left empty: as long as the setting RETENTION says."),

@@ -63,7 +63,12 @@ class ScheduleAdmin(ScheduleActions, ScheduleColumns, admin.ModelAdmin):  # type
         ),
         (
             _("If runs meet, are missed or are late"),
-            {"fields": ("overlap", "catch_up", "catch_up_limit", "start_deadline", "jitter", "alert_after")},
+            {
+                "fields": (
+                    *("overlap", "catch_up", "catch_up_limit", "start_deadline", "jitter"),
+                    *("alert_after", "ping_url"),
+                )
+            },
         ),
         (
             _("Queue and history"),

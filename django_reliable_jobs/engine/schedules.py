@@ -37,6 +37,8 @@ OFFICE = "scheduler"  # of the leader who decides slots
 DELETE = """
 WITH slots AS (
     DELETE FROM django_reliable_jobs_slot WHERE schedule_id = ANY(%(ids)s::bigint[])
+), pinged AS (
+    DELETE FROM django_reliable_jobs_pinged WHERE schedule_id = ANY(%(ids)s::bigint[])
 ), ranges AS (
     DELETE FROM django_reliable_jobs_slotrange WHERE schedule_id = ANY(%(ids)s::bigint[])
 )

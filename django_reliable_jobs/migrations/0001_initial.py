@@ -345,6 +345,17 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="Pinged",
+            fields=[
+                ("schedule_id", models.BigIntegerField(primary_key=True, serialize=False, verbose_name="schedule")),
+                ("told", models.JSONField(default=list, verbose_name="told")),
+            ],
+            options={
+                "verbose_name": "record of pings",
+                "verbose_name_plural": "records of pings",
+            },
+        ),
+        migrations.CreateModel(
             name="Progress",
             fields=[
                 ("token", models.BigIntegerField(primary_key=True, serialize=False, verbose_name="token")),
@@ -439,6 +450,7 @@ class Migration(migrations.Migration):
                 ("queue_name", models.CharField(blank=True, default="", max_length=64, verbose_name="queue")),
                 ("priority", models.SmallIntegerField(blank=True, null=True, verbose_name="priority")),
                 ("alert_after", models.DurationField(blank=True, null=True, verbose_name="alert after")),
+                ("ping_url", models.CharField(blank=True, default="", max_length=500, verbose_name="ping")),
                 (
                     "keep_succeeded",
                     models.PositiveIntegerField(blank=True, null=True, verbose_name="succeeded jobs kept"),

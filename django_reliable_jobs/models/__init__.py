@@ -7,7 +7,7 @@ from django_reliable_jobs.models.counter import MinuteCount, Pulse
 from django_reliable_jobs.models.fleet import Leader, Limit, Pace, Queue, Worker
 from django_reliable_jobs.models.job import Attempt, CancelRequest, Checkpoint, Job
 from django_reliable_jobs.models.progress import Progress
-from django_reliable_jobs.models.schedule import Schedule, Slot, SlotRange
+from django_reliable_jobs.models.schedule import Pinged, Schedule, Slot, SlotRange
 from django_reliable_jobs.models.workflow import Event, Wait
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "MinuteCount",
     "Notice",
     "Pace",
+    "Pinged",
     "Progress",
     "Pulse",
     "Queue",

@@ -53,6 +53,7 @@ class Schedule(models.Model):
     queue_name = models.CharField(_("queue"), max_length=64, blank=True, default="")  # empty: the task's
     priority = models.SmallIntegerField(_("priority"), null=True, blank=True)  # None: the task's
     alert_after = models.DurationField(_("alert after"), null=True, blank=True)
+    ping_url = models.CharField(_("ping"), max_length=500, blank=True, default="")  # a monitor outside
     keep_succeeded = models.PositiveIntegerField(_("succeeded jobs kept"), null=True, blank=True)
     keep_failed = models.PositiveIntegerField(_("failed jobs kept"), null=True, blank=True)
     managed_by = models.CharField(_("managed by"), max_length=8, choices=ManagedBy, default=ManagedBy.ADMIN)
@@ -177,6 +178,20 @@ class Slot(models.Model):
 
     def __str__(self) -> str:
         return f"{self.schedule_id} {self.slot.isoformat()}: {self.reason or self.outcome}"
+
+
+class Pinged(models.Model):
+    """Which starts and ends of a schedule's jobs were told to its monitor, of those that are still looked at."""
+
+    schedule_id = models.BigIntegerField(_("schedule"), primary_key=True)
+    told = models.JSONField(_("told"), default=list)
+
+    class Meta:
+        verbose_name = _("record of pings")
+        verbose_name_plural = _("records of pings")
+
+    def __str__(self) -> str:
+        return str(self.schedule_id)
 
 
 class SlotRange(models.Model):

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from django_reliable_jobs.engine import maintenance, schedule_upkeep
+from django_reliable_jobs import tasks
+from django_reliable_jobs.engine import maintenance, pings, schedule_upkeep
 from django_reliable_jobs.engine.transaction import short_transaction
 from django_reliable_jobs.processes.loop import Loop
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from django_reliable_jobs.processes.scheduler import Scheduler
 
 logger = logging.getLogger("django_reliable_jobs")
+
+PING_TASKS = pings.Tasks(tasks.ping_start, tasks.ping)
 
 TURN_SECONDS = 5.0
 PRUNE_SECONDS = 60.0
@@ -39,6 +42,7 @@ class Upkeep(Loop):
         if not self._scheduler.is_leader:
             return TURN_SECONDS
         using, now = self._scheduler.using, time.monotonic()
+        pings.enqueue_due(using, PING_TASKS)
         self._replanned_until = schedule_upkeep.replan(using, self._replanned_until or 0)
         if now - self._pruned_at >= PRUNE_SECONDS:
             self._pruned_at = now

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from django.db.models.functions import Now
 
-from django_reliable_jobs.engine import alerts, notices
+from django_reliable_jobs.engine import alerts, notices, pings
 from django_reliable_jobs.engine.alerts import Finding, Flips
-from django_reliable_jobs.models import Alert, Notice
+from django_reliable_jobs.models import Alert, Job, Notice, Schedule
+from django_reliable_jobs.processes.upkeep import PING_TASKS
+from tests import tasks
 from tests.actors import Actor, on_stage, wait_until_blocked
+from tests.schedules import a_schedule
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -68,3 +72,19 @@ def test_one_of_two_takes_what_is_to_be_said(actors: list[Actor]) -> None:
     assert loser.does(notices.take, "default", "mail") == []
     winner.commits()
     assert loser.does(notices.take, "default", "mail") == []
+
+
+def test_one_of_two_schedulers_tells_of_a_start(actors: list[Actor]) -> None:
+    winner, loser = actors
+    Schedule.objects.all().delete()
+    schedule = a_schedule(ping_url="https://hc.example.com/abc")
+    job = tasks.nothing.enqueue()
+    running = {"token": 1, "worker_id": 1, "started_at": Now(), "claims": 1, "attempt": 1}
+    Job.objects.filter(pk=job.pk).update(status="RUNNING", schedule_id=schedule.pk, **running)
+    winner.begins()
+    assert winner.does(pings.enqueue_due, "default", PING_TASKS) == 1
+    waiting = loser.starts(pings.enqueue_due, "default", PING_TASKS)
+    wait_until_blocked(loser)
+    winner.commits()
+    assert waiting.result(timeout=10) == 0
+    assert Job.objects.filter(task="django_reliable_jobs.ping_start").count() == 1

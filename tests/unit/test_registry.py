@@ -136,7 +136,7 @@ SHOW_TASKS = """
 import django
 django.setup()
 from django_reliable_jobs import registry
-print(*(each.name for each in registry.all_tasks()))
+print(*(each.name for each in registry.all_tasks() if not each.name.startswith("django_reliable_jobs.")))
 """
 
 
