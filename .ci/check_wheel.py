@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -43,7 +45,7 @@ with transaction.atomic():
 CHECK = """
 from django_reliable_jobs.models import Job
 
-job = Job.objects.get()
+job = Job.objects.latest("id")
 assert (job.status, job.result) == ("SUCCEEDED", 42), (job.status, job.result)
 print("ran:", job, job.status, job.result)
 """
@@ -109,15 +111,15 @@ def switch_to_our_backend(folder: Path) -> None:
         settings.write("TASKS = {'default': {'BACKEND': 'django_reliable_jobs.backend.ReliableBackend'}}\n")
 
 
-def manage(folder: Path, *arguments: str) -> None:
+def manage(folder: Path, *arguments: str, python: str = sys.executable) -> None:
     """Run a command of the project."""
     environment = {k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"}
-    subprocess.run([sys.executable, "manage.py", *arguments], check=True, cwd=folder, env=environment)
+    subprocess.run([python, "manage.py", *arguments], check=True, cwd=folder, env=environment)
 
 
-def main(wheel: str) -> None:
-    """Check the wheel's contents, then a job's way in an empty project."""
-    check_contents(wheel)
+@contextmanager
+def empty_project() -> Iterator[Path]:
+    """Yield a new project on a new database; both are removed."""
     url = os.environ["DATABASE_URL"]
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
@@ -126,19 +128,26 @@ def main(wheel: str) -> None:
             with tempfile.TemporaryDirectory() as name:
                 folder = Path(name)
                 make_project(folder, conninfo_to_dict(url))
-                manage(folder, "check", "--fail-level", "WARNING")
-                manage(folder, "migrate", "--verbosity", "0")
-                manage(folder, "shell", "--verbosity", "0", "-c", ENQUEUE)
-                manage(folder, "runworker", "--burst")
-                manage(folder, "shell", "--verbosity", "0", "-c", CHECK)
-                if find_spec("django.tasks") is not None:
-                    switch_to_our_backend(folder)
-                    manage(folder, "check", "--fail-level", "WARNING")
-                    manage(folder, "shell", "--verbosity", "0", "-c", FRAMEWORK_ENQUEUE)
-                    manage(folder, "runworker", "--burst")
-                    manage(folder, "shell", "--verbosity", "0", "-c", FRAMEWORK_CHECK)
+                yield folder
         finally:
             connection.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)")
+
+
+def main(wheel: str) -> None:
+    """Check the wheel's contents, then a job's way in an empty project."""
+    check_contents(wheel)
+    with empty_project() as folder:
+        manage(folder, "check", "--fail-level", "WARNING")
+        manage(folder, "migrate", "--verbosity", "0")
+        manage(folder, "shell", "--verbosity", "0", "-c", ENQUEUE)
+        manage(folder, "runworker", "--burst")
+        manage(folder, "shell", "--verbosity", "0", "-c", CHECK)
+        if find_spec("django.tasks") is not None:
+            switch_to_our_backend(folder)
+            manage(folder, "check", "--fail-level", "WARNING")
+            manage(folder, "shell", "--verbosity", "0", "-c", FRAMEWORK_ENQUEUE)
+            manage(folder, "runworker", "--burst")
+            manage(folder, "shell", "--verbosity", "0", "-c", FRAMEWORK_CHECK)
 
 
 if __name__ == "__main__":
