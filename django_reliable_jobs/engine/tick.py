@@ -23,7 +23,7 @@ from django_reliable_jobs.engine import alerts, lifecycle, slots
 from django_reliable_jobs.engine.alerts import Finding
 from django_reliable_jobs.engine.slots import NOW, Made, Record
 from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
-from django_reliable_jobs.exceptions import ReliableJobsError
+from django_reliable_jobs.exceptions import ReliableJobsError, UnknownTask
 from django_reliable_jobs.models import Alert, Schedule
 from django_reliable_jobs.slots import Dropped, LiveJobs, Policy, decide
 
@@ -73,6 +73,7 @@ class Tick:
     due: int = 0
     jobs: list[int] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
+    unknown: set[str] = field(default_factory=set)  # tasks of schedules that this process can't decide; another may
     missed: list[Missed] = field(default_factory=list)
 
     @property
@@ -213,6 +214,8 @@ def _set_broken(using: str, schedule: Schedule, error: Exception, done: Tick) ->
     is_ours = isinstance(error, ReliableJobsError)
     if schedule.error != text:
         logger.error("schedule %s can't be decided: %s", schedule.name, text, exc_info=None if is_ours else error)
+    if isinstance(error, UnknownTask):
+        done.unknown.add(schedule.task)
     was_held_up = isinstance(error, DatabaseError)  # the others of this tick wait no longer than a moment
     parameters: dict[str, Any] = {
         "moment": clock.moment(),

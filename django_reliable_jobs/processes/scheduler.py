@@ -56,6 +56,7 @@ class Scheduler:
         self._candidate = Candidate(name=OFFICE, identity=self.identity)
         self._stood_at = 0.0
         self._failed_ticks = 0
+        self._unknown: set[str] = set()  # tasks for which it gave way
         self._stands_from = 0.0
         self._inbox: SimpleQueue[str] = SimpleQueue()
         self._is_stopping = False
@@ -172,11 +173,14 @@ class Scheduler:
         self._failed_ticks = 0
         if done.missed and signals.slot_missed.receivers:
             _send_missed(self.using, done.missed)
+        if not done.unknown <= self._unknown:  # once for each: the others may be of a newer release, or not
+            self._unknown |= done.unknown
+            self._give_way()
         return done
 
     def _give_way(self) -> None:
-        """Let another lead for a while: it can renew its term, but not decide slots; it may lack rights, or room."""
-        logger.error("scheduler %s can't decide slots; it gives way to others, if there are", self.identity)
+        """Let another lead for a while, who may have the rights, or the tasks, that this process lacks."""
+        logger.warning("scheduler %s can't decide all slots; it gives way to others, if there are", self.identity)
         self._stands_from = time.monotonic() + settings.LEADER_SECONDS
         self._resign()
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.db import OperationalError, ProgrammingError
 
+from django_reliable_jobs import registry
 from django_reliable_jobs.engine import schedules, tick
 from django_reliable_jobs.models import Leader, Schedule, Slot
 from django_reliable_jobs.processes import upkeep
@@ -107,4 +109,36 @@ def test_a_leader_that_can_not_decide_slots_gives_way_to_one_that_can(
     finally:
         disabled.request_stop()
         disabled.join(timeout=10)
+    assert ended == [0]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_leader_that_does_not_know_a_task_gives_way_once_to_one_that_may(
+    monkeypatch: pytest.MonkeyPatch, start_worker: Callable[..., WorkerProcess]
+) -> None:
+    monkeypatch.setattr(tick, "RETRY_BROKEN", timedelta(seconds=1))
+    Schedule.objects.all().delete()
+    options = ScheduleOptions(recurrence=Every(seconds=1))
+    schedule = schedules.create("default", name="s", task="tests.tasks.nothing", options=options)
+    schedules.pause("default", [schedule.pk])
+    monkeypatch.delitem(registry._tasks, "tests.tasks.nothing")
+    old = Scheduler(using="default")
+    ended: list[int] = []
+    old.start(ended.append)
+    try:
+        wait_for(lambda: old.is_leader, what="the old release to lead")
+        new = start_worker(command="runscheduler", ready=False)
+        wait_for(lambda: "stands by" in new.output, timeout=20, what="the new release to stand by")
+        schedules.resume("default", [schedule.pk])
+        wait_for(lambda: Slot.objects.filter(schedule_id=schedule.pk).exists(), timeout=30, what="a slot")
+        assert Leader.objects.get().pid == new.pid
+        new.kill()
+        wait_for(lambda: old.is_leader, timeout=30, what="the old release to lead again")
+        wait_for(lambda: Schedule.objects.exclude(error="").exists(), timeout=20, what="the schedule to be broken")
+        term, turns = Leader.objects.get().term, old.turns
+        wait_for(lambda: old.turns > turns + 5, timeout=20, what="five more turns")
+        assert old.is_leader and Leader.objects.get().term == term, "it gives way once for each task"
+    finally:
+        old.request_stop()
+        old.join(timeout=10)
     assert ended == [0]
