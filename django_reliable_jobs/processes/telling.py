@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("django_reliable_jobs")
 
-TURN_SECONDS = 5.0
-PRUNE_TURNS = 120
+TURN_SECONDS = 10.0
+PRUNE_TURNS = 60
 SEND_SECONDS = 30.0  # for one message through one channel
 
 

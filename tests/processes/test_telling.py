@@ -14,12 +14,14 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_reliable_jobs import signals
+from django_reliable_jobs.engine import findings
 from django_reliable_jobs.models import Alert, Job, Leader, Notice, Schedule, Slot
 from django_reliable_jobs.processes import telling
 from django_reliable_jobs.processes.telling import Telling
 from django_reliable_jobs.recurrence import Every
 from tests import tasks
 from tests.actors import wait_for
+from tests.edges.jobs_command import failing
 from tests.http_server import WebServer, web_server
 from tests.schedules import a_schedule
 from tests.workers import WorkerProcess
@@ -234,3 +236,21 @@ def test_a_webhook_that_hangs_makes_no_slot_late(start_worker: Callable[..., Wor
         assert all(0 <= each < 0.9 for each in late), late
         scheduler.send(signal.SIGTERM)
         assert scheduler.wait(timeout=15) == 0, scheduler.output
+
+
+def test_when_all_schedulers_were_down_check_fails_and_recovers_and_one_alert_tells_of_it(
+    start_worker: Callable[..., WorkerProcess], server: WebServer
+) -> None:
+    a_schedule(Every(hours=1), since=timezone.now())
+    first = start_worker(command="runscheduler", ready=False, settings=settings_for(server))
+    wait_for(lambda: Leader.objects.filter(expires_at__gt=Now()).exists(), what="the leader")
+    first.kill()
+    Leader.objects.update(expires_at=Now() - timedelta(seconds=90))  # as if it had been down for so long
+    assert "CRITICAL no_scheduler" in failing("check", code=2)[0]
+    for _ in range(2):
+        start_worker(command="runscheduler", ready=False, settings=settings_for(server))
+    wait_for(lambda: Leader.objects.filter(expires_at__gt=Now()).exists(), what="the next leader")
+    assert [each.message for each in findings.find_all("default")] == []
+    wait_for(lambda: ("resolved", "no_scheduler") in told(server), what="both messages")
+    assert told(server) == [("opened", "no_scheduler"), ("resolved", "no_scheduler")]
+    assert Alert.objects.get().message.startswith("No scheduler led from ")
