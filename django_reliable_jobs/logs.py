@@ -13,27 +13,40 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextvars import ContextVar
+from typing import Protocol
 
 from django_reliable_jobs import context
 
 FIELDS = ("job_id", "task", "attempt")
 
-_job: ContextVar[tuple[int, str, int] | None] = ContextVar("reliable_jobs_log", default=None)
+
+class Job(Protocol):
+    """What is told of a job."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def task(self) -> str: ...
+    @property
+    def attempt(self) -> int: ...
+
+
+_job: ContextVar[Job | None] = ContextVar("reliable_jobs_log", default=None)
+
+# enter(job): let the records of the current context be those of this job, before its task begins and after it has
+# ended. Called for every job, so that it is nothing more than this.
+enter = _job.set
 
 
 class JobFields(logging.Filter):
     """Adds to each record the job in which it was made; what the record has of its own stays."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        values = _job.get() or context.identity() or (None, None, None)
+        job = _job.get()
+        values = context.identity() or (None, None, None) if job is None else (job.id, job.task, job.attempt)
         for name, value in zip(FIELDS, values, strict=True):
             record.__dict__.setdefault(name, value)
         return True
-
-
-def enter(job_id: int, task: str, attempt: int) -> None:
-    """Let the records of the current context be those of a job, before its task begins and after it has ended."""
-    _job.set((job_id, task, attempt))
 
 
 def mark_handlers() -> None:

@@ -200,7 +200,7 @@ class Pool:
         self._report(held)
 
     def _execute(self, held: HeldJob) -> Outcome | None:
-        logs.enter(held.job.id, held.job.task, held.job.attempt)
+        logs.enter(held.job)
 
         def call(task: Task[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
             return _call_interruptibly(held, lambda: self._call(held, task, args, kwargs))

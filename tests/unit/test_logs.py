@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextvars import copy_context
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ def fields_of(record: logging.LogRecord) -> tuple[Any, Any, Any]:
 
 def test_a_record_made_for_a_job_names_it() -> None:
     def inside() -> tuple[Any, Any, Any]:
-        logs.enter(7, "shop.charge", 2)
+        logs.enter(SimpleNamespace(id=7, task="shop.charge", attempt=2))
         return fields_of(a_record())
 
     assert copy_context().run(inside) == (7, "shop.charge", 2)
