@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from django_reliable_jobs.batch import Batch
+from django_reliable_jobs.children import Child, Children, start_child, start_children, wait_for
 from django_reliable_jobs.context import JobContext, current_job
 from django_reliable_jobs.declared_schedules import scheduled
 from django_reliable_jobs.exceptions import Cancel, Fail, Retry, Snooze
@@ -39,7 +41,10 @@ async def aemit_event(name: str, payload: Any = None, *, using: str | None = Non
 __version__ = "0.1.0"
 
 __all__ = [
+    "Batch",
     "Cancel",
+    "Child",
+    "Children",
     "Concurrency",
     "Cron",
     "Every",
@@ -56,7 +61,10 @@ __all__ = [
     "exponential",
     "scheduled",
     "sleep",
+    "start_child",
+    "start_children",
     "step",
     "task",
+    "wait_for",
     "wait_for_event",
 ]

@@ -13,6 +13,7 @@ Exception
 │   ├── InvalidCheckpoint      (TypeError)
 │   ├── InvalidBatches         (ValueError)   what can't be gone through batch by batch
 │   ├── InvalidStep            (TypeError)    a step, sleep or wait that can't hold, or not where it stands
+│   ├── BatchFinished
 │   ├── KeptFailure                           kept in the history of a job, and raised again in every replay
 │   │   ├── StepFailed, ChildFailed
 │   │   └── EventTimeout       (TimeoutError)
@@ -111,6 +112,19 @@ class EventTimeout(KeptFailure, TimeoutError):
     def __init__(self, name: str) -> None:
         super().__init__(f"the event {name!r} did not come in time")
         self.name = name
+
+
+class ChildFailed(KeptFailure):
+    """A child that was waited for ended without success. `failures` are up to twenty: job, status, reason."""
+
+    def __init__(self, failures: list[dict[str, Any]]) -> None:
+        told = "; ".join(f"job {each['job']} ended {each['status']}: {each['reason']}" for each in failures[:3])
+        super().__init__(f"a child failed: {told}{'; …' if len(failures) > 3 else ''}")
+        self.failures = failures
+
+
+class BatchFinished(ReliableJobsError):
+    """The jobs of a batch have all ended: it takes no more."""
 
 
 class JobFailed(ReliableJobsError):

@@ -45,6 +45,8 @@ class Placement(Generic[P, R]):
     run_after: datetime | timedelta | None = None
     unique_key: str | None = None
     database: str | None = None
+    batch_id: int | None = None  # set by the engine
+    parent_id: int | None = None
 
     def using(self, **choices: Unpack[Choices]) -> Placement[P, R]:
         """Return this placement with the given choices replaced. See `Task.using`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -52,6 +52,7 @@ class StepRecord(NamedTuple):
     tries: int = 1
     took: float = 0.0  # seconds of the last try
     error: str | None = None
+    kind: str = "step"
 
 
 class StepPort(Protocol):
@@ -69,6 +70,9 @@ class StepPort(Protocol):
     def recording(self) -> AbstractContextManager[Callable[[StepRecord], None]]: ...
     def sleep(self, name: str, until: float | datetime) -> float: ...
     def wait_for_event(self, name: str, event: str, timeout: float | None) -> tuple[Stored, float | None]: ...
+    def start_children(self, name: str, placement: Any, calls: Any) -> dict[str, Any]: ...
+    def wait_for_batches(self, name: str, batches: Sequence[int], jobs: Sequence[int] | None) -> Stored | None: ...
+    def results(self, batch_id: int) -> Iterator[Any]: ...
 
 
 def step(
@@ -94,7 +98,7 @@ def step(
 
     A name that is used again, as in a loop, is numbered. Raises InvalidStep for what can't hold.
     """
-    port = _port("step", name)
+    port = step_port("step", name)
     _check_step(name, function, undo, max_attempts)
     asked = port.ask(name, "step", name_of(function))
     if asked.stored is not None and asked.stored.state == "done":
@@ -108,7 +112,7 @@ def step(
 
 def sleep(name: str, span: timedelta | float | datetime) -> None:
     """Give the worker back and go on after `span` (timedelta or seconds), or at an aware datetime; days are fine."""
-    port = _port("sleep", name)
+    port = step_port("sleep", name)
     until = span if isinstance(span, datetime) else as_seconds(span)
     if until is None or (isinstance(until, datetime) and until.tzinfo is None):
         raise InvalidStep(f"sleep({name!r}) takes a timedelta, seconds or an aware datetime, not {span!r}")
@@ -117,7 +121,7 @@ def sleep(name: str, span: timedelta | float | datetime) -> None:
         return
     delay = port.sleep(asked.name, until)
     if delay > 0:
-        _suspend(port, f"sleeps: {name}", delay)
+        suspend(port, f"sleeps: {name}", delay)
 
 
 def wait_for_event(name: str, *, timeout: timedelta | float | None = None) -> Any:
@@ -126,14 +130,14 @@ def wait_for_event(name: str, *, timeout: timedelta | float | None = None) -> An
     An event that was emitted before is taken at once. Raises EventTimeout after `timeout` (timedelta or seconds), in
     this and every replay.
     """
-    port = _port("event", name)
+    port = step_port("event", name)
     seconds = as_seconds(timeout)
     asked = port.ask(name, "event")
     stored, delay = asked.stored, None
     if stored is None or stored.state == "waiting":
         stored, delay = port.wait_for_event(asked.name, name, seconds)
     if stored.state == "waiting":
-        _suspend(port, f"waits for the event {name}", LONGEST_SPAN if delay is None else max(delay, 0.0))
+        suspend(port, f"waits for the event {name}", LONGEST_SPAN if delay is None else max(delay, 0.0))
     if stored.state == "failed":
         raise EventTimeout(name)
     return arguments.load(stored.value)
@@ -249,7 +253,8 @@ class RunningStep:
             return BROKEN_BACKOFF_SECONDS
 
 
-def _port(kind: str, name: str) -> StepPort:
+def step_port(kind: str, name: str) -> StepPort:
+    """Return what the running job writes its steps through. Raises InvalidStep where no step may stand."""
     context = current_job()
     port = _steps_of(context)
     what = "wait_for_event" if kind == "event" else kind
@@ -265,7 +270,8 @@ def _steps_of(context: JobContext) -> StepPort:
     return cast(StepPort, context._port)
 
 
-def _suspend(port: StepPort, reason: str, delay: float) -> None:
+def suspend(port: StepPort, reason: str, delay: float) -> None:
+    """Give the worker back, for so many seconds or until what is waited for."""
     port.suspension = Suspension(reason, delay=delay, is_waiting=True)
     raise port.suspension
 

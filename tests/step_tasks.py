@@ -8,7 +8,20 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
-from django_reliable_jobs import Cancel, Fail, Retry, Snooze, exponential, sleep, step, task, wait_for_event
+from django_reliable_jobs import (
+    Cancel,
+    Fail,
+    Retry,
+    Snooze,
+    exponential,
+    sleep,
+    start_child,
+    start_children,
+    step,
+    task,
+    wait_for,
+    wait_for_event,
+)
 from django_reliable_jobs.exceptions import EventTimeout, StepFailed
 from tests import killing
 from tests.models import Effect
@@ -191,6 +204,60 @@ def makes_and_looks(name: str) -> str:
 def makes_one_and_is_buried() -> None:
     step("make a", make, "a", undo=unmake)
     raise ValueError("the end")
+
+
+@task(max_attempts=1)
+def child(name: str, ending: str = "") -> str:
+    """End as it is told."""
+    leave_effect(f"child {name}")
+    if ending == "dies":
+        raise ValueError(f"{name} is ill")
+    if ending == "is cancelled":
+        raise Cancel(f"{name} does not want to")
+    if ending == "waits":
+        wait_for_event(f"for {name}")
+    return name.upper()
+
+
+@task(atomic=True)
+def atomic_child(name: str) -> str:
+    leave_effect(f"child {name}")
+    return name.upper()
+
+
+@task()
+def has_one_child(ending: str = "") -> list[Any]:
+    return ["of", wait_for(start_child(child, "a", ending))]
+
+
+@task(backoff=AT_ONCE)
+def has_children(names: list[str]) -> list[Any]:
+    children = [start_child(child, name) for name in names]
+    step("between", leaves, "between")
+    return wait_for(children)
+
+
+@task()
+def has_many_children(count: int) -> list[Any]:
+    children = start_children(child, ({"name": str(number)} for number in range(count)))
+    wait_for(children)
+    return [children.count, sum(int(result) for result in children.results())]
+
+
+@task()
+def follows_a_batch(batch_id: int) -> int:
+    leave_effect("follows")
+    return batch_id
+
+
+@task()
+def follows_success(batch_id: int) -> None:
+    leave_effect("success")
+
+
+@task()
+def follows_failure(batch_id: int) -> None:
+    leave_effect("failure")
 
 
 killing.install()

@@ -11,6 +11,7 @@ from django.db import InterfaceError, OperationalError, connections, transaction
 from django_reliable_jobs import clock
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine.checkpoints import MINE
+from django_reliable_jobs.engine.endings_of_jobs import Ended, ended
 from django_reliable_jobs.engine.transaction import LIMIT_IDLE, engine_cursor
 from django_reliable_jobs.exceptions import LeaseLost
 from django_reliable_jobs.models import Job
@@ -36,7 +37,9 @@ SELECT status FROM django_reliable_jobs_job WHERE id = %(job_id)s AND token = %(
 
 
 @contextmanager
-def succeeding(using: str, job_id: int, token: int) -> Iterator[Callable[[str | None, float], None]]:
+def succeeding(
+    using: str, job_id: int, token: int, *, batch_id: int | None = None
+) -> Iterator[Callable[[str | None, float], None]]:
     """Run a block in one transaction with the success of its job; the block calls what it is given, last, to record it.
 
     Raises LeaseLost, and writes nothing, if the attempt was replaced. After an error at COMMIT or later, the outcome is
@@ -52,6 +55,8 @@ def succeeding(using: str, job_id: int, token: int) -> Iterator[Callable[[str | 
             cursor.execute(SUCCEED, {**parameters, "moment": clock.moment(), "lease": settings.LEASE_SECONDS})
             if cursor.fetchone() is None:
                 raise LeaseLost(f"job {job_id} was given to another attempt; nothing of this one is written")
+        if batch_id is not None:
+            ended(using, [Ended(job_id, Job.Status.SUCCEEDED, "", batch_id=batch_id)])
         recorded = True
 
     try:

@@ -33,6 +33,7 @@ class ClaimedJob(NamedTuple):
     slot: datetime | None
     is_late: bool  # past `expires` or its start deadline: to be cancelled, not run
     is_undoing: bool  # it is to undo what its steps did, and then to end
+    batch_id: int | None  # whose end hangs on that of its jobs
 
 
 class Arm(NamedTuple):
@@ -103,7 +104,8 @@ UPDATE django_reliable_jobs_job job
 """
 TAKEN = f"""job.id, job.token, job.task, job.args::text, job.kwargs::text, job.attempt, job.max_attempts, job.claims,
        job.losses, job.queue_name, job.priority, job.run_after::text, job.run, job.schedule_id, job.slot,
-       coalesce(least(job.expires_at, job.start_before) < {NOW}, false), job.compensation = 'running'"""
+       coalesce(least(job.expires_at, job.start_before) < {NOW}, false), job.compensation = 'running',
+       job.batch_id"""
 
 ARMS = """unnest(%(queues)s::text[], %(priorities)s::smallint[], %(shares)s::int[],
                           %(dues)s::timestamptz[], %(after_ids)s::bigint[])

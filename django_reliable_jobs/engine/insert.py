@@ -26,11 +26,12 @@ DUE = f"coalesce(%(run_after)s::timestamptz, {NOW} + %(delay)s::interval, {NOW})
 
 COLUMNS = (
     "task, queue_name, priority, max_attempts, unique_until_start, meta, created_at, run_after, status, expires_at,"
-    " args, kwargs, concurrency_key, rate_key, unique_hash"
+    " batch_id, parent_id, args, kwargs, concurrency_key, rate_key, unique_hash"
 )
 _SHARED = (
     f"%(task)s, %(queue_name)s, %(priority)s, %(max_attempts)s, %(unique_until_start)s, %(meta)s::jsonb, {NOW}, {DUE},"
-    f" CASE WHEN {DUE} > {NOW} THEN 'SCHEDULED' ELSE 'READY' END, {DUE} + %(expires)s::interval"
+    f" CASE WHEN {DUE} > {NOW} THEN 'SCHEDULED' ELSE 'READY' END, {DUE} + %(expires)s::interval,"
+    " %(batch_id)s::bigint, %(parent_id)s::bigint"
 )
 UNLESS_DUPLICATE = (
     " ON CONFLICT (unique_hash)"
@@ -162,6 +163,8 @@ def shared_parameters(placement: Placement[..., Any]) -> dict[str, Any]:
         "run_after": due if isinstance(due, datetime) else None,
         "delay": due if isinstance(due, timedelta) else None,
         "expires": task.expires,
+        "batch_id": placement.batch_id,
+        "parent_id": placement.parent_id,
     }
 
 
@@ -177,6 +180,8 @@ def parameters_of_name(task: str) -> dict[str, Any]:
         "run_after": None,
         "delay": None,
         "expires": None,
+        "batch_id": None,
+        "parent_id": None,
         "moment": clock.moment(),
     }
 
@@ -196,6 +201,8 @@ def _as_job(using: str, shared: Mapping[str, Any], call: Call, row: tuple[Any, .
         "unique_hash": call.unique_hash or None,
         "unique_until_start": shared["unique_until_start"],
         "expires_at": expires_at,
+        "batch_id": shared["batch_id"],
+        "parent_id": shared["parent_id"],
         "meta": None if shared["meta"] is None else arguments.load(shared["meta"]),
     }
     return new_job(using, fields)

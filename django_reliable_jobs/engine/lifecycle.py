@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db import transaction
 from django.db.backends.utils import CursorWrapper
 
 from django_reliable_jobs import clock
-from django_reliable_jobs.arguments import load
-from django_reliable_jobs.engine import arrays, enqueue, waits
+from django_reliable_jobs.engine import arrays, endings_of_jobs, families, waits
+from django_reliable_jobs.engine.endings_of_jobs import Ended
 from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.engine.undoing import HAS_TO_UNDO
 from django_reliable_jobs.engine.wakeup import notify_idle
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.registry import find
-
-logger = logging.getLogger("django_reliable_jobs")
 
 _NOW = "coalesce(%(moment)s::timestamptz, clock_timestamp())"
 ASKED_REASON = "coalesce(nullif(asked.reason, ''), 'cancelled on request')"
@@ -79,13 +74,13 @@ mine AS MATERIALIZED (
 
 LOCK_MINE = """
 WITH mine AS MATERIALIZED (
-    SELECT job.id, job.task, job.meta, job.status
+    SELECT job.id, job.task, job.meta, job.batch_id, job.status
       FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[]) AS given(id, token)
       JOIN django_reliable_jobs_job job ON job.id = given.id
      WHERE job.token = given.token
      ORDER BY job.id FOR NO KEY UPDATE OF job SKIP LOCKED
 )
-SELECT id, task, meta FROM mine WHERE status = 'RUNNING'
+SELECT id, task, meta, batch_id FROM mine WHERE status = 'RUNNING'
 """
 
 # A statement of its own after the lock, so that its snapshot sees a cancel request that committed while it waited, and
@@ -126,7 +121,8 @@ WITH judged AS (
            losses = CASE WHEN given.must_undo THEN 0 ELSE given.losses END,
            result = given.result::jsonb
       FROM given WHERE job.id = given.id
-    RETURNING job.id, job.status, job.attempt + given.gives_back AS number, job.claims, job.run, job.queue_name
+    RETURNING job.id, job.status, job.attempt + given.gives_back AS number, job.claims, job.run, job.queue_name,
+              given.compensation
 ), recorded AS (
     INSERT INTO django_reliable_jobs_attempt
            (job_id, number, claim, run, outcome, started_at, finished_at, worker, error_class, error_message, traceback)
@@ -141,7 +137,9 @@ WITH judged AS (
 ), answered AS (
     DELETE FROM django_reliable_jobs_cancelrequest WHERE job_id = ANY(%(ids)s::bigint[])
 )
-SELECT ended.id, ended.status, CASE WHEN ended.status = 'READY' THEN {notify_idle("ended.queue_name")} END FROM ended
+SELECT ended.id, ended.status, ended.compensation,
+       CASE WHEN ended.status = 'READY' THEN {notify_idle("ended.queue_name")} END
+  FROM ended
 """
 
 SORT_OUT = """
@@ -170,7 +168,8 @@ UPDATE django_reliable_jobs_job job
        reason = coalesce((SELECT nullif(asked.reason, '') FROM django_reliable_jobs_cancelrequest asked
                            WHERE asked.job_id = job.id), nullif(%(reason)s, ''), 'cancelled on request')
   FROM given WHERE job.id = given.id
-RETURNING job.id, job.status, CASE WHEN given.must_undo THEN {notify_idle("job.queue_name")} END
+RETURNING job.id, job.status, job.task, job.meta, job.batch_id,
+          CASE WHEN given.must_undo THEN {notify_idle("job.queue_name")} END
 """
 
 # Not only for RUNNING: a row that was locked a moment ago may be on its way there. Claims pass over what is asked to
@@ -204,13 +203,17 @@ def end(using: str, endings: Sequence[Ending], *, worker: str) -> set[int]:
     by_id = {each.job_id: each for each in endings}
     with short_transaction(using) as cursor:
         cursor.execute(LOCK_MINE, {"ids": list(by_id), "tokens": [each.token for each in by_id.values()]})
-        locked = {job_id: (task, meta) for job_id, task, meta in cursor.fetchall()}
+        locked = {job_id: rest for job_id, *rest in cursor.fetchall()}
         mine = [by_id[job_id] for job_id in locked]
         if not mine:
             return set()
         cursor.execute(END, _end_parameters(mine, worker))
-        statuses = {job_id: status for job_id, status, _ in cursor.fetchall()}
-        _ended(using, {job_id: (status, *locked[job_id]) for job_id, status in statuses.items()})
+        rows = cursor.fetchall()
+        statuses = {job_id: status for job_id, status, _, _ in rows}
+        ended = [
+            Ended(job_id, status, *locked[job_id])._replace(compensation=came_to) for job_id, status, came_to, _ in rows
+        ]
+        endings_of_jobs.ended(using, ended)
     if waiting := [job_id for job_id, status in statuses.items() if status == Job.Status.WAITING]:
         waits.wake_these(using, waiting)
     return set(statuses)
@@ -242,18 +245,6 @@ def _end_parameters(endings: Sequence[Ending], worker: str) -> dict[str, Any]:
     }
 
 
-def _ended(using: str, jobs: dict[int, tuple[str, str, Any]]) -> None:
-    """Do what hangs on the end of jobs, in the transaction that ends them."""
-    for job_id, (status, _, meta) in jobs.items():
-        on_dead = (load(meta) if meta else {}).get("on_dead")
-        if status == Job.Status.DEAD and on_dead:
-            try:
-                with transaction.atomic(using=using):
-                    enqueue.insert_plain(using, find(on_dead) or on_dead, {"job_id": job_id})
-            except Exception:  # what the project declared can't be enqueued: the job ends all the same
-                logger.exception("job %s is dead, but its on_dead task %s can't be enqueued", job_id, on_dead)
-
-
 def sort_out(using: str, endings: Iterable[Ending]) -> tuple[list[Ending], list[Ending], list[Ending]]:
     """Tell apart the endings that were not written: (held by somebody just now, written before, replaced).
 
@@ -278,10 +269,15 @@ class Cancelled:
     asked: list[int]  # running: its worker is told with its next heartbeat; or it undoes first what it did
 
 
-def cancel(using: str, job_ids: Sequence[int], *, reason: str) -> Cancelled:
+def cancel(using: str, job_ids: Sequence[int], *, reason: str, children: bool = False) -> Cancelled:
     """Cancel jobs that have not ended: at once what waits, by a request what runs. A job that succeeds first is
-    SUCCEEDED.
+    SUCCEEDED. `children`: also the jobs that they started with `start_child`, and so on.
     """
+    if children:
+        young = families.live_children(using, job_ids)
+        done = cancel(using, young, reason=reason, children=True) if young else Cancelled([], [])
+        own = cancel(using, job_ids, reason=reason)
+        return Cancelled([*own.cancelled, *done.cancelled], [*own.asked, *done.asked])
     with short_transaction(using) as cursor:
         statuses = cancel_at_rest(using, cursor, job_ids, reason=reason)
         cursor.execute(ASK_TO_CANCEL, {"ids": sorted(set(job_ids) - set(statuses)), "reason": reason})
@@ -300,4 +296,6 @@ def cancel_at_rest(using: str, cursor: CursorWrapper, job_ids: Collection[int], 
     if not locked:
         return {}
     cursor.execute(CANCEL_AT_REST, {"ids": locked, "reason": reason, "moment": clock.moment()})
-    return {job_id: status for job_id, status, _ in cursor.fetchall()}
+    rows = [Ended(*row[:-1]) for row in cursor.fetchall()]
+    endings_of_jobs.ended(using, rows)
+    return {each.job_id: each.status for each in rows}

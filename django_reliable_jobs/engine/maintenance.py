@@ -139,6 +139,8 @@ PRUNE = f"""
 WITH old AS MATERIALIZED (
     SELECT id FROM django_reliable_jobs_job job
      WHERE status = %(status)s AND finished_at IS NOT NULL AND finished_at < {_NOW} - %(age)s::interval AND {{is_free}}
+       AND (SELECT parent.finished_at IS NOT NULL FROM django_reliable_jobs_job parent
+             WHERE parent.id = job.parent_id) IS NOT FALSE
      ORDER BY finished_at LIMIT %(batch)s FOR UPDATE SKIP LOCKED
 ), {DELETE_OLD_JOBS}
 DELETE FROM django_reliable_jobs_job WHERE id IN (SELECT id FROM old)

@@ -51,7 +51,9 @@ def is_plain(placement: Placement[..., Any], shared: Mapping[str, Any]) -> bool:
     """Return whether the jobs of a placement need none of the columns that are left out here."""
     task = placement.task
     has_keys = (task.unique, placement.unique_key, task.concurrency, task.rate_limit) != (None, None, None, None)
-    return not has_keys and all(shared[name] is None for name in ("meta", "run_after", "delay", "expires", "moment"))
+    return not has_keys and all(
+        shared[name] is None for name in ("meta", "run_after", "delay", "expires", "moment", "batch_id")
+    )
 
 
 def insert_one(using: str, shared: Mapping[str, Any], call: Call) -> Job:

@@ -24,6 +24,8 @@ _TYPES = {
     "delay": "interval",
     "expires": "interval",
     "unique_hash": "bytea",
+    "batch_id": "bigint",
+    "parent_id": "bigint",
 }
 _PARAMETER = re.compile(r"%\((?!moment\))(\w+)\)s")  # the moment is one for all
 _GIVEN = tuple(dict.fromkeys([*_PARAMETER.findall(OF_CALL), "id", "schedule_id", "slot", "start_before", "serial_key"]))

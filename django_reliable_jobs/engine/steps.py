@@ -36,7 +36,7 @@ WITH {MINE}
 INSERT INTO django_reliable_jobs_checkpoint AS saved
        (job_id, run, name, kind, state, value, function, args, undo, is_atomic, tries, error, token, started_at,
         saved_at)
-SELECT mine.id, mine.run, %(name)s, 'step', %(state)s, %(value)s::jsonb, %(function)s, %(args)s::jsonb, %(undo)s,
+SELECT mine.id, mine.run, %(name)s, %(kind)s, %(state)s, %(value)s::jsonb, %(function)s, %(args)s::jsonb, %(undo)s,
        %(is_atomic)s, %(tries)s, %(error)s, %(token)s, {_NOW} - make_interval(secs => %(took)s), {_NOW}
   FROM mine
     ON CONFLICT (job_id, run, name, kind)

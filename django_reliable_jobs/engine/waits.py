@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from django_reliable_jobs import clock
-from django_reliable_jobs.engine.transaction import engine_cursor
+from django_reliable_jobs.engine import families
+from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.engine.wakeup import notify_idle
 
 BATCH = 1000
@@ -78,6 +79,8 @@ def wake_these(using: str, job_ids: Sequence[int]) -> int:
     """Look for the events of jobs that have just begun to wait, after that was committed; return how many go on."""
     with engine_cursor(using) as cursor:
         cursor.execute(JOIN_THESE, {"ids": list(job_ids)})
+    with short_transaction(using):
+        families.satisfy(using, sorted(job_ids))
     return _promote(using, PROMOTE_THESE, job_ids)
 
 
@@ -85,6 +88,9 @@ def wake_all(using: str) -> int:
     """Look for the events of every wait; return how many jobs go on."""
     with engine_cursor(using) as cursor:
         cursor.execute(JOIN_ALL)
+    if waiting := families.find_waiting(using):
+        with short_transaction(using):
+            families.satisfy(using, waiting)
     return _promote(using, PROMOTE_SATISFIED, [])
 
 

@@ -128,6 +128,12 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "job",
                 "verbose_name_plural": "jobs",
+                "permissions": [
+                    ("enqueue_job", "Can enqueue jobs by hand"),
+                    ("retry_job", "Can retry jobs"),
+                    ("cancel_job", "Can cancel jobs"),
+                    ("move_job", "Can move jobs to other queues and change their priority"),
+                ],
             },
         ),
         migrations.CreateModel(
@@ -401,6 +407,7 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "queue",
                 "verbose_name_plural": "queues",
+                "permissions": [("pause_queue", "Can pause and resume queues")],
             },
         ),
         migrations.CreateModel(
@@ -701,6 +708,37 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="Batch",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("parent_id", models.BigIntegerField(null=True, verbose_name="parent")),
+                ("on_success", models.CharField(max_length=255, null=True, verbose_name="on success")),
+                ("on_failure", models.CharField(max_length=255, null=True, verbose_name="on failure")),
+                ("on_finish", models.CharField(max_length=255, null=True, verbose_name="on finish")),
+                (
+                    "created_at",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), verbose_name="created"),
+                ),
+                ("finished_at", models.DateTimeField(null=True, verbose_name="finished")),
+                ("succeeded", models.IntegerField(null=True, verbose_name="succeeded")),
+                ("failed", models.IntegerField(null=True, verbose_name="failed")),
+            ],
+            options={
+                "verbose_name": "batch",
+                "verbose_name_plural": "batches",
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("parent_id__isnull", False)),
+                        fields=["parent_id"],
+                        name="reliable_batch_parent",
+                    ),
+                    models.Index(
+                        condition=models.Q(("finished_at__isnull", True)), fields=["id"], name="reliable_batch_open"
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="CancelRequest",
             fields=[
                 (
@@ -742,6 +780,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("event", models.CharField(max_length=255, null=True, verbose_name="event")),
+                ("batches", models.JSONField(null=True, verbose_name="batches")),
                 (
                     "since",
                     models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), verbose_name="since"),
@@ -834,6 +873,20 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="job",
             index=models.Index(condition=models.Q(("status", "DEAD")), fields=["task", "id"], name="reliable_job_dead"),
+        ),
+        migrations.AddIndex(
+            model_name="job",
+            index=models.Index(
+                condition=models.Q(("batch_id__isnull", False)),
+                fields=["batch_id", "finished_at"],
+                name="reliable_job_of_batch",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="job",
+            index=models.Index(
+                condition=models.Q(("compensation", "failed")), fields=["id"], name="reliable_job_undo_failed"
+            ),
         ),
         migrations.AddIndex(
             model_name="job",

@@ -8,11 +8,12 @@ from django_reliable_jobs.models.fleet import Leader, Limit, Pace, Queue, Worker
 from django_reliable_jobs.models.job import Attempt, CancelRequest, Checkpoint, Job
 from django_reliable_jobs.models.progress import Progress
 from django_reliable_jobs.models.schedule import Pinged, Schedule, Slot, SlotRange
-from django_reliable_jobs.models.workflow import Event, Wait
+from django_reliable_jobs.models.workflow import Batch, Event, Wait
 
 __all__ = [
     "Alert",
     "Attempt",
+    "Batch",
     "CancelRequest",
     "Checkpoint",
     "Event",

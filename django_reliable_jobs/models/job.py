@@ -87,6 +87,12 @@ class Job(models.Model):
     class Meta:
         verbose_name = _("job")
         verbose_name_plural = _("jobs")
+        permissions = [
+            ("enqueue_job", _("Can enqueue jobs by hand")),
+            ("retry_job", _("Can retry jobs")),
+            ("cancel_job", _("Can cancel jobs")),
+            ("move_job", _("Can move jobs to other queues and change their priority")),
+        ]
         constraints = [
             models.CheckConstraint(
                 name="reliable_job_priority_in_range",
@@ -160,6 +166,12 @@ class Job(models.Model):
                 condition=Q(finished_at__isnull=False),
             ),
             models.Index(name="reliable_job_dead", fields=["task", "id"], condition=Q(status="DEAD")),
+            models.Index(
+                name="reliable_job_of_batch",
+                fields=["batch_id", "finished_at"],
+                condition=Q(batch_id__isnull=False),
+            ),
+            models.Index(name="reliable_job_undo_failed", fields=["id"], condition=Q(compensation="failed")),
             models.Index(
                 name="reliable_job_of_schedule",
                 fields=["schedule_id", "status", "finished_at"],

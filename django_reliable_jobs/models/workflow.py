@@ -35,6 +35,7 @@ class Wait(models.Model):
 
     job = models.OneToOneField(Job, models.CASCADE, primary_key=True, related_name="+", verbose_name=_("job"))
     event = models.CharField(_("event"), max_length=255, null=True)  # noqa: DJ001
+    batches = models.JSONField(_("batches"), null=True)  # their ids; it is over when all of them are
     since = models.DateTimeField(_("since"), db_default=Now())
     is_satisfied = models.BooleanField(_("satisfied"), db_default=False)
 
@@ -48,3 +49,27 @@ class Wait(models.Model):
 
     def __str__(self) -> str:
         return f"#{self.job_id}"
+
+
+class Batch(models.Model):
+    """Jobs that are one thing to somebody: to the job that started them, or to the tasks that follow their end."""
+
+    parent_id = models.BigIntegerField(_("parent"), null=True)  # the job whose children they are
+    on_success = models.CharField(_("on success"), max_length=255, null=True)  # noqa: DJ001 - the name of a task
+    on_failure = models.CharField(_("on failure"), max_length=255, null=True)  # noqa: DJ001
+    on_finish = models.CharField(_("on finish"), max_length=255, null=True)  # noqa: DJ001
+    created_at = models.DateTimeField(_("created"), db_default=Now())
+    finished_at = models.DateTimeField(_("finished"), null=True)
+    succeeded = models.IntegerField(_("succeeded"), null=True)  # known at the end
+    failed = models.IntegerField(_("failed"), null=True)
+
+    class Meta:
+        verbose_name = _("batch")
+        verbose_name_plural = _("batches")
+        indexes = [
+            models.Index(name="reliable_batch_parent", fields=["parent_id"], condition=Q(parent_id__isnull=False)),
+            models.Index(name="reliable_batch_open", fields=["id"], condition=Q(finished_at__isnull=True)),
+        ]
+
+    def __str__(self) -> str:
+        return f"batch {self.pk}"

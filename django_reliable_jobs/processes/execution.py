@@ -20,6 +20,7 @@ from django_reliable_jobs.context import JobContext, StopFlag, entered
 from django_reliable_jobs.engine import atomic
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.lifecycle import Outcome
+from django_reliable_jobs.engine.children import ChildPort
 from django_reliable_jobs.engine.steps import StepPort
 from django_reliable_jobs.exceptions import (
     Cancel,
@@ -140,7 +141,7 @@ def _perform(
         suspending.raise_if_suspended(port)
         return NO_RESULT if result is None else Outcome(status=SUCCEEDED, result=_dump_result(task, result))
     started = time.monotonic()
-    with atomic.succeeding(context.using, job.id, job.token) as record:
+    with atomic.succeeding(context.using, job.id, job.token, batch_id=job.batch_id) as record:
         with entered(context):
             result = call(task, args, kwargs)
         text = None if result is None else _dump_result(task, result)
@@ -176,7 +177,7 @@ def unrecordable(error: BaseException) -> Outcome:
 
 def port_of(task: registry.Task[..., Any], job: ClaimedJob, using: str) -> StepPort:
     """Return what the context of an attempt writes through."""
-    return StepPort(
+    return ChildPort(
         using,
         job_id=job.id,
         token=job.token,

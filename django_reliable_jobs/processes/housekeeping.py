@@ -7,7 +7,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine import claim, counters, events, limited, limits, maintenance, waits
+from django_reliable_jobs.engine import (
+    claim,
+    counters,
+    endings_of_jobs,
+    events,
+    families,
+    limited,
+    limits,
+    maintenance,
+    waits,
+)
 from django_reliable_jobs.processes.loop import Loop
 
 if TYPE_CHECKING:
@@ -48,12 +58,13 @@ class Housekeeping(Loop):
             job = job or limited.claim_passed_over(using, worker_id, job_id, patience=PATIENCE_SECONDS)
             if job is not None:
                 self._worker.adopt(job)
+            self._reached()
         pause = min(SWEEP_SECONDS, settings.LEASE_SECONDS / 3)
         if now - self._swept_at < pause:
             return pause - (now - self._swept_at)
         self._swept_at = now
         maintenance.honour_cancel_requests(using)
-        if self._may_rescue(time.monotonic()) and (rescued := maintenance.rescue(using)):
+        if self._may_rescue() and (rescued := maintenance.rescue(using)):
             self._worker.tally.events["rescued"] += rescued
             self._worker.wake()
         if now - self._pruned_at >= PRUNE_SECONDS:
@@ -62,16 +73,27 @@ class Housekeeping(Loop):
             limits.declare(using, missing_only=True)
             limits.prune_paces(using)
             counters.prune(using)
+            endings_of_jobs.finish_missed(using)
+            families.prune(using)
             waits.wake_all(using)
             events.prune(using)
-            maintenance.prune(using, batches=PRUNE_BATCHES)
+            self._reached()
+            for _ in range(PRUNE_BATCHES):
+                if not maintenance.prune(using, batches=1):
+                    break
+                self._reached()
         return pause
 
-    def _may_rescue(self, now: float) -> bool:
+    def _may_rescue(self) -> bool:
         """Return whether the database was reached without a break for a whole lease: else the living look lost too."""
+        return self._reached() >= settings.LEASE_SECONDS
+
+    def _reached(self) -> float:
+        """Note that the database has just answered; return for how many seconds it has done so without a break."""
+        now = time.monotonic()
         # A gap: it was not heard of, as the server hung, or this process, and perhaps the host with all its others.
         has_gap = now - self._reached_at > GAP * settings.LEASE_SECONDS
         if self._reached_since is None or has_gap or self.failed_since(self._reached_since):
             self._reached_since = now
         self._reached_at = now
-        return now - self._reached_since >= settings.LEASE_SECONDS
+        return now - self._reached_since

@@ -138,7 +138,7 @@ class Recorder:
     def successes(self) -> list[Ending]:
         """Return the successes that wait to be recorded by an exchange."""
         now = time.monotonic()
-        return [_ending(held, now) for held in self._due() if held.outcome.status == SUCCEEDED]  # type: ignore[union-attr]
+        return [_ending(held, now) for held in self._due() if _is_plain_success(held)]
 
     def record_each_success(self, error: DatabaseError) -> None:
         """Record successes after the database has refused an exchange because of one of them.
@@ -162,7 +162,7 @@ class Recorder:
         if self._told:
             write_progress(self.using, [(held.job, held.progress) for held in self._told])
             self._told.clear()
-        others = [_ending(held, now) for held in self._due() if held.outcome.status != SUCCEEDED]  # type: ignore[union-attr]
+        others = [_ending(held, now) for held in self._due() if not _is_plain_success(held)]
         if others:
             about_to_wait()
             written, refused = isolation.write_each(
@@ -235,6 +235,11 @@ class Recorder:
             if self._not_before:
                 self._not_before = {token: at for token, at in self._not_before.items() if token not in gone}
         self._ended = [held for held in self._ended if held.job.token not in gone]
+
+
+def _is_plain_success(held: HeldJob) -> bool:
+    # The end of a batch may hang on the end of its jobs: more than the exchange does.
+    return held.outcome.status == SUCCEEDED and held.job.batch_id is None  # type: ignore[union-attr]
 
 
 def _ending(held: HeldJob, now: float) -> Ending:
