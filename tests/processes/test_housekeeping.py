@@ -9,18 +9,30 @@ import pytest
 from django.db import DatabaseError, IntegrityError, InternalError, OperationalError
 
 from django_reliable_jobs.conf import settings
+from django_reliable_jobs.processes import housekeeping as module
 from django_reliable_jobs.processes.housekeeping import Housekeeping
 
 
 @pytest.fixture
-def housekeeping() -> Any:
-    return Housekeeping(SimpleNamespace(), on_death=lambda *_: None)  # type: ignore[arg-type]
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The monotonic clock of housekeeping, set by the test."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
+
+
+@pytest.fixture
+def housekeeping(clock: SimpleNamespace) -> Any:
+    return Housekeeping(SimpleNamespace(clock=clock), on_death=lambda *_: None)  # type: ignore[arg-type]
 
 
 def reach(housekeeping: Any, since: float, until: float) -> list[bool]:
     """Reach the database each sixth of a lease; moments are in leases."""
-    moments = [since + step / 6 for step in range(round((until - since) * 6) + 1)]
-    return [housekeeping._may_rescue(moment * settings.LEASE_SECONDS) for moment in moments]
+    answers = []
+    for step in range(round((until - since) * 6) + 1):
+        housekeeping._worker.clock.now = (since + step / 6) * settings.LEASE_SECONDS
+        answers.append(housekeeping._may_rescue())
+    return answers
 
 
 def test_a_process_that_has_just_started_waits_for_a_lease(housekeeping: Any) -> None:
