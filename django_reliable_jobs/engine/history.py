@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.engine.transaction import engine_cursor
-from django_reliable_jobs.models import Checkpoint, Job
+from django_reliable_jobs.models import Batch, Checkpoint, Job
 
 _NOW = "coalesce(%(moment)s::timestamptz, statement_timestamp())"
 
@@ -28,6 +28,9 @@ class StepStatus:
     until: datetime | None
     result: Any
     error: str | None
+    undo: str | None = None  # None: there is nothing to undo | to do | trying | done | failed
+    undo_tries: int | None = None
+    undo_error: str | None = None
 
 
 def steps_of(using: str, job: Job, *, run: int | None = None) -> list[StepStatus]:
@@ -61,4 +64,15 @@ def status_of(row: Checkpoint, now: datetime) -> StepStatus:
         until=row.until,
         result=row.value,
         error=row.error,
+        undo=None if row.undo is None else row.undo_state or "to do",
+        undo_tries=row.undo_tries,
+        undo_error=row.undo_error,
     )
+
+
+def children_of(using: str, job_id: int) -> dict[str, int]:
+    """Return how many jobs that this one started have each status."""
+    batches = Batch.objects.using(using).filter(parent_id=job_id).values("pk")
+    jobs = Job.objects.using(using).filter(batch_id__in=batches).order_by()
+    counts = jobs.values("status").annotate(count=Count("*")).values_list("status", "count")
+    return dict(counts)

@@ -11,12 +11,13 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from django_reliable_jobs import emit_event, sleep, step, wait_for_event
+from django_reliable_jobs import Fail, emit_event, sleep, step, wait_for_event
 from django_reliable_jobs.engine import revival
-from django_reliable_jobs.models import Event, Job
+from django_reliable_jobs.models import Alert, Event, Job
 from django_reliable_jobs.testing import at
 from tests import orders, step_tasks
 from tests.edges.jobs_command import failing, jobs, jobs_json
+from tests.models import Effect
 from tests.recorded import run_jobs
 from tests.step_tasks import IN_A_MINUTE, fails, fails_until, leaves
 
@@ -146,6 +147,62 @@ class TestRetry:
         text = jobs("show", job.pk)
         assert "Steps of run 2" in text
         assert [each["name"] for each in jobs_json("show", job.pk)["steps"]] == ["charge", "flaky", "cool-down"]
+
+
+class TestUndo:
+    def test_what_is_undone_is_shown(self) -> None:
+        job = step_tasks.makes_three.enqueue()
+        run_jobs()
+        text = jobs("show", job.pk)
+        assert "compensation  done" in text
+        assert text.count("undo: done") == 3
+
+    def test_what_could_not_be_undone_is_shown_and_told_of_and_retried_by_hand(self) -> None:
+        job = a_job_that_can_not_be_undone()
+        text = jobs("show", job.pk)
+        assert "undo: failed, 5 tries: ValueError: b can't be unmade" in text
+        assert "undo: to do" in text
+        alert = Alert.objects.get(kind="undo_failed")
+        assert f"jobs retry --undo {job.pk}" in alert.message
+        Effect.objects.create(name="mended")
+        assert f"They go on undoing: {job.pk}" in jobs("retry", "--undo", job.pk)
+        run_jobs()
+        assert Job.objects.get(pk=job.pk).compensation == "done"
+
+    def test_where_nothing_is_left_to_undo_a_retry_of_it_fails(self) -> None:
+        job = step_tasks.makes_three.enqueue()
+        run_jobs()
+        _, problem = failing("retry", "--undo", job.pk)
+        assert f"Nothing that could not be undone in: {job.pk}" in problem
+
+
+def a_job_that_can_not_be_undone() -> Job:
+    def breaks() -> None:
+        step("make a", step_tasks.make, "a", undo=step_tasks.unmake)
+        step("make b", step_tasks.make, "b", undo=step_tasks.unmake_while_it_is_broken)
+        raise Fail("the end")
+
+    step_tasks.flow = breaks
+    job = step_tasks.follows.enqueue()
+    run_jobs()
+    return job
+
+
+class TestFamily:
+    def test_children_are_counted_and_name_their_parent(self) -> None:
+        job = step_tasks.has_children.enqueue(["a", "b"])
+        run_jobs()
+        assert "Children: 2 SUCCEEDED" in jobs("show", job.pk)
+        child = Job.objects.filter(parent_id=job.pk).first()
+        assert child is not None
+        assert f"Child of job {job.pk}" in jobs("show", child.pk)
+        assert jobs_json("show", job.pk)["children"] == {"SUCCEEDED": 2}
+
+    def test_a_cancel_reaches_children_if_asked(self) -> None:
+        job = step_tasks.has_one_child.enqueue("waits")
+        run_jobs()
+        jobs("cancel", "--children", job.pk)
+        assert set(Job.objects.values_list("status", flat=True)) == {"CANCELLED"}
 
 
 class TestAdmin:

@@ -33,12 +33,16 @@ def add_retry(verbs: Verbs) -> None:
     parser.add_argument(
         "--from-start", action="store_true", help="begin a new run: leave checkpoints and results of steps behind"
     )
+    parser.add_argument(
+        "--undo", action="store_true", help="go on undoing what jobs with these ids did and could not undo"
+    )
 
 
 def add_cancel(verbs: Verbs) -> None:
     parser = add_verb(verbs, "cancel", cancel, "Cancel jobs: at once what waits, by a request what runs.")
     _add_choice(parser, _CANCELLED)
     parser.add_argument("--reason", default="cancelled by `manage.py jobs cancel`", help="kept with the job")
+    parser.add_argument("--children", action="store_true", help="the jobs that they started, too; with ids only")
 
 
 def add_prune(verbs: Verbs) -> None:
@@ -46,6 +50,8 @@ def add_prune(verbs: Verbs) -> None:
 
 
 def retry(using: str, options: Options) -> Report:
+    if options["undo"]:
+        return _retry_undo(using, _named(options))
     if options["ids"]:
         return _retry_named(using, _named(options), from_start=options["from_start"])
     counts: Counter[str] = Counter(retried=0, live_duplicate=0, moved_on=0)
@@ -58,7 +64,7 @@ def retry(using: str, options: Options) -> Report:
 
 def cancel(using: str, options: Options) -> Report:
     if options["ids"]:
-        return _cancel_named(using, _named(options), options["reason"])
+        return _cancel_named(using, _named(options), options["reason"], children=options["children"])
     counts: Counter[str] = Counter(cancelled=0, asked=0, moved_on=0)
     for ids in _chosen(using, options, "cancel"):
         done = lifecycle.cancel(using, ids, reason=options["reason"])
@@ -108,8 +114,18 @@ def _retry_named(using: str, ids: list[int], *, from_start: bool) -> Report:
     return Report(data, lines, _failure("retried", len(ids) - len(done.revived), len(ids), problems))
 
 
-def _cancel_named(using: str, ids: list[int], reason: str) -> Report:
-    done = lifecycle.cancel(using, ids, reason=reason)
+def _retry_undo(using: str, ids: list[int]) -> Report:
+    done = revival.retry_undo(using, ids)
+    left = sorted(set(ids) - set(done))
+    problems = _list_ids("Nothing that could not be undone in", left)
+    lines = _list_ids("They go on undoing", done)
+    return Report(
+        {"undoing": sorted(done), "nothing_to_undo": left}, lines, _failure("retried", len(left), len(ids), problems)
+    )
+
+
+def _cancel_named(using: str, ids: list[int], reason: str, *, children: bool) -> Report:
+    done = lifecycle.cancel(using, ids, reason=reason, children=children)
     left = set(ids) - {*done.cancelled, *done.asked}
     statuses = inspection.find_statuses(using, left)
     unknown = sorted(left - set(statuses))

@@ -16,7 +16,7 @@ from django_reliable_jobs.management.jobs.listing import columns_of
 from django_reliable_jobs.management.jobs.moments import moment_from, span
 from django_reliable_jobs.management.jobs.progress import as_text, progress_data, progress_lines
 from django_reliable_jobs.management.jobs.report import Report, printable, printable_lines
-from django_reliable_jobs.management.jobs.steps import step_data, step_lines
+from django_reliable_jobs.management.jobs.steps import family_data, family_lines, step_data, step_lines
 from django_reliable_jobs.models import Attempt, CancelRequest, Job, Progress
 
 _ALSO = (
@@ -57,6 +57,7 @@ def show(using: str, options: Options) -> Report:
             "waits_because": waits,
             **progress_data(standing),
             "steps": step_data(steps),
+            **family_data(using, job),
             "attempts": [{name: getattr(each, name) for name in _ATTEMPT} for each in attempts[:limit]],
             "has_older_attempts": len(attempts) > limit,
         },
@@ -67,7 +68,8 @@ def show(using: str, options: Options) -> Report:
             *_now_running(job, worker, request),
             *_waiting_lines(waits),
             *progress_lines(job, standing, now),
-            *step_lines(steps, job.run, now),
+            *step_lines(steps, job.run, now, is_undone=job.compensation != Job.Compensation.NONE),
+            *family_lines(using, job),
             *_attempt_lines(attempts, limit, came_to),
         ],
     )
