@@ -67,12 +67,12 @@ WITH over AS MATERIALIZED (
     SELECT id FROM django_reliable_jobs_alert alert
      WHERE resolved_at IS NULL
        AND CASE WHEN kind = ANY(%(until_seen)s::text[]) THEN acknowledged_at IS NOT NULL
-                WHEN kind = ANY(%(events)s::text[]) THEN seen_at < clock_timestamp() - (
+                WHEN NOT kind = ANY(%(events)s::text[]) THEN kind = ANY(%(looked_for)s::text[])
+                ELSE seen_at < clock_timestamp() - (
                      SELECT quiet FROM unnest(%(events)s::text[], %(quiets)s::interval[]) AS event(kind, quiet)
-                      WHERE event.kind = alert.kind)
-                ELSE kind = ANY(%(looked_for)s::text[]) AND NOT EXISTS (
-                     SELECT 1 FROM unnest(%(kinds)s::text[], %(subjects)s::text[]) AS found(kind, subject)
-                      WHERE found.kind = alert.kind AND found.subject = alert.subject) END
+                      WHERE event.kind = alert.kind) END
+       AND NOT EXISTS (SELECT 1 FROM unnest(%(kinds)s::text[], %(subjects)s::text[]) AS found(kind, subject)
+                        WHERE found.kind = alert.kind AND found.subject = alert.subject)
      ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
 ), resolved AS (
     UPDATE django_reliable_jobs_alert alert SET resolved_at = clock_timestamp()
@@ -170,9 +170,8 @@ def flip(using: str, found: Sequence[Finding], looked_for: Iterable[str], channe
 
     `looked_for` are the kinds that would have been found: alerts of others stay open.
     """
-    found = [each for each in found if each.kind not in QUIET] + [each for each in found if each.kind in QUIET]
     with short_transaction(using, lock_timeout=5, statement_timeout=20) as cursor:
-        _open(using, [each for each in found if each.kind not in QUIET], adds=False)
+        _open(using, found, adds=False)
         parameters = {
             **_columns(found),
             "channels": list(channels),

@@ -14,9 +14,11 @@ from django.db import Error as DatabaseError
 from django_reliable_jobs import registry, signals
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import counters
+from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.counters import Counted
 from django_reliable_jobs.engine.lifecycle import Outcome
 from django_reliable_jobs.models import Attempt, Job, MinuteCount
+from django_reliable_jobs.progress import Progress
 
 if TYPE_CHECKING:
     from django_reliable_jobs.processes.pool import HeldJob
@@ -61,9 +63,10 @@ class Tally:
                     entry[1] += held.ended - held.started  # type: ignore[operator]
         for observe in self.observers:
             observe(ended)
-        if _has_listeners():
+        if has_listeners():
             for held in ended:
-                _announce(self._using, held)
+                if held.outcome is not None:
+                    announce(self._using, held.job, held.outcome, held.progress)
 
     def flush_if_due(self) -> None:
         """Write what was counted, if that was not done a moment ago."""
@@ -99,7 +102,8 @@ def name_of(outcome: Outcome) -> str:
     return outcome.attempt
 
 
-def _has_listeners() -> bool:
+def has_listeners() -> bool:
+    """Return whether anybody listens to how attempts end."""
     return bool(
         signals.succeeded.receivers
         or signals.attempt_failed.receivers
@@ -108,10 +112,8 @@ def _has_listeners() -> bool:
     )
 
 
-def _announce(using: str, held: HeldJob) -> None:
-    job, outcome = held.job, held.outcome
-    if outcome is None:
-        return
+def announce(using: str, job: ClaimedJob, outcome: Outcome, progress: Progress) -> None:
+    """Send the signals of an ending that was written."""
     facts: dict[str, Any] = {
         "job_id": job.id,
         "task": job.task,
@@ -119,7 +121,7 @@ def _announce(using: str, held: HeldJob) -> None:
         "queue_name": job.queue_name,
         "using": using,
         "reason": outcome.reason,
-        "progress": held.progress.said,
+        "progress": progress.said,
     }
     sent = []
     if outcome.attempt == Attempt.Outcome.FAILED.value:

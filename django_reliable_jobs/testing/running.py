@@ -32,6 +32,7 @@ from django_reliable_jobs.models import Attempt, Job
 from django_reliable_jobs.processes.execution import RELEASED, call_here, execute
 from django_reliable_jobs.processes.queues import QueueOrder
 from django_reliable_jobs.processes.reporting import write_progress
+from django_reliable_jobs.processes.tally import announce, has_listeners
 from django_reliable_jobs.progress import Progress
 from django_reliable_jobs.registry import Task
 
@@ -153,6 +154,8 @@ def _run(using: str, job: ClaimedJob, before_task: Callable[[], None]) -> BaseEx
     write_progress(using, [(job, progress)])
     if not outcome.is_recorded:
         lifecycle.end(using, [Ending(job.id, job.token, outcome)], worker="test:0")
+    if has_listeners():
+        announce(using, job, outcome, progress)
     return _error_of(using, job, outcome, raised)
 
 

@@ -128,6 +128,14 @@ def test_events_are_counted_in_one_alert_that_ends_after_a_quiet_hour() -> None:
     assert subjects(flip().resolved) == ["web-1"]
 
 
+def test_what_happens_on_and_on_is_found_too_and_stays_open_as_long() -> None:
+    silent = Finding(kind="worker_lost", subject="web-1", message="The worker web-1:7 is silent.")
+    assert subjects(flip(silent).opened) == ["web-1"]
+    ages(2)
+    assert flip(silent).resolved == []
+    assert subjects(flip().resolved) == ["web-1"]
+
+
 def test_a_failed_undo_stays_until_a_person_has_acknowledged_it() -> None:
     alerts.note("default", "undo_failed", "shop.refund", "The undo of job 7 failed.")
     flip()

@@ -18,6 +18,7 @@ from django_reliable_jobs.models import Job, MinuteCount, Pulse
 from django_reliable_jobs.processes.queues import QueueOrder
 from django_reliable_jobs.processes.tally import Tally
 from django_reliable_jobs.processes.worker import Worker
+from django_reliable_jobs.testing import run_jobs
 from tests import tasks
 from tests.actors import wait_for
 from tests.workers import WorkerProcess
@@ -136,6 +137,13 @@ class TestSignals:
         assert (told[0][1]["job"], told[0][1]["using"]) == (job, "default")
         assert told[1][1]["context"].id == job.pk
         assert told[2][1]["job_id"] == job.pk
+
+    def test_they_are_sent_in_the_tests_of_projects_too(self) -> None:
+        with heard("enqueued", "started", "succeeded", "dead") as told:
+            tasks.nothing.enqueue()
+            tasks.once_fails.enqueue()
+            run_jobs(raise_errors=False)
+        assert [name for name, _ in told] == ["enqueued", "enqueued", "started", "succeeded", "started", "dead"]
 
     def test_many_jobs_tell_of_each(self) -> None:
         with heard("enqueued") as told:
