@@ -77,6 +77,7 @@ class JobContext:
     queue_name: str
     run: int  # rises when an ended job is started over
     using: str  # the database alias that holds the job
+    priority: int = 0
     schedule: int | None = None
     slot: datetime | None = None
     _port: Port = field(repr=False)

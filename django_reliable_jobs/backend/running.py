@@ -13,9 +13,9 @@ from django.utils import timezone
 
 from django_reliable_jobs import arguments
 from django_reliable_jobs.backend import task_results
+from django_reliable_jobs.backend.running_results import RunningResult, result_of_running
 from django_reliable_jobs.backend.task_results import STATUSES
 from django_reliable_jobs.context import current_job
-from django_reliable_jobs.engine import results
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.lifecycle import Outcome
 from django_reliable_jobs.exceptions import InvalidArguments
@@ -23,7 +23,6 @@ from django_reliable_jobs.models import Job
 from django_reliable_jobs.tasks_framework import (
     Task,
     TaskContext,
-    TaskResult,
     TaskResultStatus,
     normalize_json,
     task_finished,
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from django_reliable_jobs.backend.reliable import ReliableBackend
 
 # What runs here, by job and claim, from its start to its outcome.
-_running: dict[tuple[int, int], TaskResult[..., Any]] = {}
+_running: dict[tuple[int, int], RunningResult] = {}
 
 
 def as_function(task: Task[..., Any], backend: ReliableBackend) -> Callable[..., Any]:
@@ -44,21 +43,26 @@ def as_function(task: Task[..., Any], backend: ReliableBackend) -> Callable[...,
     """
     function, alias, sender = task.func, backend.alias, type(backend)
 
-    def begin(args: tuple[Any, ...]) -> tuple[Any, ...]:
-        result = _begin(task, alias, sender)
+    def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        context = current_job()
+        result = result_of_running(context, task, alias, args, kwargs)
+        if task.takes_context and inspect.iscoroutinefunction(function):
+            result.read()  # the coroutine could not
+        _running[context.id, context.claims] = result
+        task_started.send_robust(sender=sender, task_result=result)
         return (TaskContext(task_result=result), *args) if task.takes_context else args
 
     if inspect.iscoroutinefunction(function):
 
         @wraps(function)
         async def run(*args: Any, **kwargs: Any) -> Any:
-            return as_json(await function(*await sync_to_async(begin)(args), **kwargs))
+            return as_json(await function(*await sync_to_async(begin)(args, kwargs), **kwargs))
 
     else:
 
         @wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
-            return as_json(function(*begin(args), **kwargs))
+            return as_json(function(*begin(args, kwargs), **kwargs))
 
     # Of the function itself, not of one that it wraps: that is what is called.
     signature = inspect.signature(function, follow_wrapped=False)
@@ -91,18 +95,7 @@ def as_json(value: Any) -> Any:
         raise InvalidArguments("the value contains itself, or is nested too deeply for JSON") from None
 
 
-def _begin(task: Task[..., Any], alias: str, sender: type[ReliableBackend]) -> TaskResult[..., Any]:
-    context = current_job()
-    job = results.read(context.using, context.id)
-    if job is None:
-        raise LookupError(f"the job {context.id} was deleted while it was to start")
-    result = task_results.result_of(job, task, alias)
-    _running[context.id, context.claims] = result
-    task_started.send_robust(sender=sender, task_result=result)
-    return result
-
-
-def _finish(result: TaskResult[..., Any], outcome: Outcome) -> None:
+def _finish(result: RunningResult, outcome: Outcome) -> None:
     status = STATUSES[outcome.status]
     changes: dict[str, Any] = {"status": status, "finished_at": timezone.now()}
     if status == TaskResultStatus.SUCCESSFUL:

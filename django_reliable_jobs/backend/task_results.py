@@ -59,7 +59,7 @@ def result_of(job: JobResult, declared: Task[..., Any], backend: str) -> TaskRes
     if job.status in _HAS_A_WORKER and job.worker is not None:
         worker_ids.append(job.worker)
     result: TaskResult[..., Any] = TaskResult(
-        task=_as_enqueued(
+        task=as_enqueued(
             declared,
             backend=backend,
             queue_name=job.queue_name,
@@ -110,7 +110,7 @@ def _path(exception: type[BaseException]) -> str:
     return f"{exception.__module__}.{exception.__qualname__}"
 
 
-def _as_enqueued(declared: AnyTask, **choices: Any) -> AnyTask:
+def as_enqueued(declared: AnyTask, **choices: Any) -> AnyTask:
     """Return the Task with the choices of a row, which `using()` would check against the settings of today."""
     task: AnyTask = object.__new__(type(declared))
     for field in fields(declared):

@@ -201,6 +201,7 @@ def context_of(job: ClaimedJob, flag: StopFlag, using: str, port: StepPort, prog
         queue_name=job.queue_name,
         run=job.run,
         using=using,
+        priority=job.priority,
         schedule=job.schedule_id,
         slot=job.slot,
         _port=port,

@@ -9,6 +9,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 pytest.importorskip("django_reliable_jobs.tasks_framework", exc_type=ImportError)
@@ -19,6 +21,7 @@ from django_reliable_jobs.models import Attempt, Job
 from django_reliable_jobs.tasks_framework import TaskResultStatus, task_finished, task_started
 from django_reliable_jobs.testing import at, run_jobs
 from tests import framework_tasks as tasks
+from tests import tasks as our_tasks
 from tests.factories import ReadyJobFactory
 from tests.models import Effect
 
@@ -183,3 +186,36 @@ def test_a_row_of_a_task_bound_to_another_backend_is_not_run(settings: Any) -> N
     assert registry.find("tests.framework_tasks.effect") is None
     run_jobs(raise_errors=False)
     assert (Job.objects.get(pk=result.id).status, Effect.objects.count()) == ("SCHEDULED", 0)
+
+
+def test_nothing_is_read_of_a_result_that_nobody_looks_into(django_assert_num_queries: Any) -> None:
+    our_tasks.nothing.enqueue()
+    with CaptureQueriesContext(connection) as ours:
+        run_jobs()
+    tasks.nothing.enqueue()
+    with django_assert_num_queries(len(ours)):
+        run_jobs()
+
+
+def test_a_receiver_may_look_into_the_result_whenever_it_likes() -> None:
+    kept: list[Any] = []
+
+    def keep(task_result: Any, **_: Any) -> None:
+        kept.append(task_result)
+
+    task_finished.connect(keep)
+    try:
+        job_id = tasks.effect.using(priority=3, queue_name="slow").enqueue("a").id
+        run_jobs()
+        tasks.answer.enqueue()
+        run_jobs()
+    finally:
+        task_finished.disconnect(keep)
+    first, second = kept
+    Job.objects.filter(pk=second.id).delete()
+    stored = first.task.get_result(job_id)
+    assert (first.enqueued_at, first.started_at, first.attempts) == (stored.enqueued_at, stored.started_at, 1)
+    assert (first.task.priority, first.task.queue_name, first.return_value) == (3, "slow", "a")
+    assert (second.enqueued_at, second.worker_ids, second.return_value) == (None, [], 42), "its row is gone"
+    with pytest.raises(AttributeError):
+        first.nonsense  # noqa: B018
