@@ -248,7 +248,7 @@ def is_found_on_demand(name: str) -> bool:
 
 def get(name: str) -> Task[..., Any]:
     """Return the task declared under this name or alias. Raises UnknownTask, which suggests the nearest name."""
-    declared = _tasks.get(name)
+    declared = find(name)
     if declared is None:
         near = _nearest(name)
         hint = f"did you mean {near!r}?" if near else "is its module among the `tasks` modules or TASK_MODULES?"

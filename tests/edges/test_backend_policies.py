@@ -79,6 +79,16 @@ def test_options_hold_for_all_tasks_and_policies_for_one() -> None:
     assert registry.get(PATH).timeout is None
 
 
+def test_a_task_is_found_by_its_name_before_anybody_enqueued_it() -> None:
+    with with_options(max_attempts=3):  # what was found before is forgotten
+        assert PATH not in registry.known_names()
+        assert registry.get(PATH).max_attempts == 3
+    with with_options(max_attempts=4):
+        found = registry.find(f"{PATH}@default")
+        assert found is not None and found.max_attempts == 4
+        assert registry.is_found_on_demand(PATH) and PATH in registry.known_names()
+
+
 def test_the_result_of_a_duplicate_is_that_of_the_live_job() -> None:
     first, second = tasks.unique.enqueue("a"), tasks.unique.enqueue("a", 2)
     assert (second.id, second.kwargs, second.args) == (first.id, {}, ["a"])
