@@ -32,6 +32,18 @@ class Effect(models.Model):
         return f"{self.name} of #{self.job_id}"
 
 
+class Entry(models.Model):
+    """A line in the books of an outside system, which takes the same key once; without a key, one in our own."""
+
+    job_id = models.BigIntegerField(db_index=True)
+    what = models.CharField(max_length=20)
+    key = models.CharField(max_length=64, unique=True, null=True)  # noqa: DJ001 - as many without as there are
+    at = models.DateTimeField(db_default=Now())
+
+    def __str__(self) -> str:
+        return f"{self.what} #{self.job_id}"
+
+
 class Topic(models.Model):
     """What callers change in the transaction in which they enqueue a unique job, and what that job must see."""
 
