@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.db import connections
 
 from tests.workers import WorkerProcess
 
@@ -21,3 +22,13 @@ def start_worker(transactional_db: None) -> Iterator[Callable[..., WorkerProcess
     yield start
     for worker in started:
         worker.kill()
+
+
+@pytest.fixture
+def jobs_database(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A second alias, with a connection of its own, for the test's database."""
+    monkeypatch.setitem(connections.settings, "jobs", {**connections["default"].settings_dict})
+    connections["jobs"].connect()
+    yield "jobs"
+    connections["jobs"].close()
+    del connections["jobs"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.db import transaction
 from django.utils import timezone
 
 pytest.importorskip("django_reliable_jobs.tasks_framework", exc_type=ImportError)
@@ -194,3 +195,21 @@ def test_due_later_is_told_as_it_was_asked_for() -> None:
     assert (result.task.run_after, result.status) == (due, TaskResultStatus.SUCCESSFUL)
     assert BACKEND.get_result(result.id).task.run_after == due
     assert Job.objects.get().started_at is not None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_backend_may_keep_its_jobs_in_another_database(jobs_database: str, settings: Any) -> None:
+    options = {"database": jobs_database}
+    settings.TASKS = {"default": {**settings.TASKS["default"], "OPTIONS": options}}
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        result = tasks.answer.enqueue()
+        _ = 1 / 0
+    run_jobs(using=jobs_database)
+    result.refresh()
+    assert result.return_value == 42, "it was no part of the transaction on the other database"
+    with transaction.atomic(using=jobs_database):
+        result = tasks.answer.enqueue()
+        assert task_backends["default"].get_result(result.id) == result
+        transaction.set_rollback(True, using=jobs_database)
+    with pytest.raises(TaskResultDoesNotExist):
+        result.refresh()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -132,16 +131,6 @@ def test_awaiting_takes_part_in_the_transaction_of_the_synchronous_caller() -> N
 
 
 # Another database
-
-
-@pytest.fixture
-def jobs_database(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A second alias, with a connection of its own, for the test's database."""
-    monkeypatch.setitem(connections.settings, "jobs", {**connections["default"].settings_dict})
-    connections["jobs"].connect()
-    yield "jobs"
-    connections["jobs"].close()
-    del connections["jobs"]
 
 
 def test_the_database_that_was_chosen_decides_whose_transaction_it_is(jobs_database: str) -> None:
