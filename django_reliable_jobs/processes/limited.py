@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from django_reliable_jobs.processes.worker import Worker
 
 FIRST_PAUSE = 0.05  # seconds; doubles up to POLL_SECONDS while no job may start
-BUSY_FACTOR = 4  # of the pauses, while ordinary jobs use the threads
+BUSY_PAUSES = 100  # times as long as a look in vain took, while ordinary jobs use the threads
 PATIENCE = 1.0  # seconds for which a job may be passed over
 
 
@@ -170,7 +170,9 @@ class LimitedIntake:
         self._start(jobs)
 
     def _put_off(self, *, is_busy: bool) -> None:
-        pause = FIRST_PAUSE * (BUSY_FACTOR if is_busy else 1) * 2.0 ** min(self._failures, 10)
+        pause = FIRST_PAUSE * 2.0 ** min(self._failures, 10)
+        if is_busy:
+            pause = max(pause, BUSY_PAUSES * (time.monotonic() - self._looked_at))
         if self._soonest is not None:
             # Who has just started a job waits for the moment; who came in vain lets others go first.
             pause = max(self._soonest, pause if self._failures else 0.0)
