@@ -177,8 +177,7 @@ class Batch(Generic[T]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._block is not None  # noqa: S101 - entered
-        items, self._items = self._items, None  # the next batch takes their place in memory
-        del items
+        self._items = None
         self._block.__exit__(kind, error, trace)
         self._is_committed = error is None
 

@@ -17,7 +17,7 @@ from django.db import connection
 from django_reliable_jobs.models import Attempt, Job, Schedule, Slot, SlotRange
 from django_reliable_jobs.recurrence import Every
 from testproject.chaos.audit import audit
-from testproject.chaos.models import Cancellation, Effect, Receipt, Topic
+from testproject.chaos.models import Cancellation, Effect, Entry, Receipt, Topic
 from testproject.chaos.work import KINDS
 from tests.schedules import a_schedule
 from tests.workers import CHECKOUT
@@ -102,6 +102,20 @@ def write_an_item_twice() -> Job:
     return job
 
 
+def write_an_item_of_a_batch_twice() -> Job:
+    job = job_of("batches")
+    for item in [*range(100), 50]:
+        effect(job, "item", item=item)
+    return job
+
+
+def lose_an_item_of_a_batch() -> Job:
+    job = job_of("batches")
+    for item in range(99):
+        effect(job, "item", item=item)
+    return job
+
+
 def write_behind_a_fence_that_was_passed() -> Job:
     job = job_of("fenced", claims=2)
     for second, claim in enumerate((1, 2, 1)):
@@ -168,6 +182,13 @@ def start_too_many_in_a_second() -> Job:
     return first
 
 
+def order(status: str, *entries: str, **changes: object) -> Job:
+    """An order of this status, with these entries in the books."""
+    job = job_of("orders", status, **changes)
+    Entry.objects.bulk_create([Entry(job_id=job.pk, what=what) for what in entries])
+    return job
+
+
 FAULTS: list[tuple[str, Callable[[], Job]]] = [
     ("a job exists whose enqueue was not committed", lambda: job_of("plain", receipt=False)),
     ("a job has not ended", lambda: job_of("plain", "READY", attempt=0, claims=0)),
@@ -183,12 +204,22 @@ FAULTS: list[tuple[str, Callable[[], Job]]] = [
     ("an atomic job that did not succeed has effects", leave_an_effect_and_die),
     ("a job that may be started once was started twice", pay_twice),
     ("an item was written more than once", write_an_item_twice),
+    ("an item of a batch was written more than once", write_an_item_of_a_batch_twice),
+    ("a job that succeeded has not all the items of its batches", lose_an_item_of_a_batch),
+    ("what a loop counts as done is not what it wrote", lose_an_item_of_a_batch),
     ("an attempt that was replaced committed a fenced transaction", write_behind_a_fence_that_was_passed),
     ("the last change of a caller was seen by no job", miss_a_change),
     ("a job that was cancelled at once is not cancelled", come_back_after_a_cancel),
     ("a slot has two jobs", serve_a_slot_twice),
     ("more jobs of a key ran at an instant than its limit allows", run_beside_another_of_the_key),
     ("more jobs of a rate started within a second than it allows", start_too_many_in_a_second),
+    ("money was taken that was neither refunded nor shipped for", lambda: order("DEAD", "charged")),
+    ("something was done twice", lambda: order("DEAD", "charged", "refunded", "refunded")),
+    ("goods are reserved that were not shipped", lambda: order("DEAD", "charged", "refunded", "reserved")),
+    ("an order succeeded and was not shipped", lambda: order("SUCCEEDED", "charged", "refunded")),
+    ("an order failed and was shipped", lambda: order("DEAD", "charged", "shipped")),
+    ("an order could not be undone", lambda: order("DEAD", "charged", compensation="failed")),
+    ("an order is cancelled, and nobody cancelled it", lambda: order("CANCELLED")),
     ("a job serves a slot that does not know it", lambda: job_of("schedules", schedule_id=1, slot=NOON)),
 ]
 

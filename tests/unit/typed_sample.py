@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import assert_type
 
 from django_reliable_jobs import JobContext, Task, current_job, exponential, task
+from django_reliable_jobs.batches import Batch, Batches
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.pytest_plugin import Jobs
 
@@ -32,6 +34,22 @@ async def waits(order_id: int) -> int:
 
 def written(order_id: int) -> str:
     return str(order_id)
+
+
+def lines_after(position: int | None) -> Iterator[tuple[str, int]]:
+    yield "line", (position or 0) + 1
+
+
+def goes_through_many(context: JobContext) -> None:
+    for batch in context.batches(Job.objects.filter(task="x"), size=10, by=("task", "pk")):
+        with batch as same:
+            assert_type(batch, Batch[Job])
+            assert_type(list(same), list[Job])
+            batch.skip(batch[0], ValueError("no"))
+    loop = context.batches(lines_after, max_run_time=timedelta(hours=1))
+    assert_type(loop, Batches[str])
+    assert_type(loop.done, int)
+    context.batches(lines_after, by="pk")  # refused: No overload variant of "batches" of "JobContext" matches
 
 
 def in_a_test(jobs: Jobs) -> None:
