@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from django.db import IntegrityError, transaction
 
@@ -34,7 +35,9 @@ WITH mine AS MATERIALIZED (
      WHERE saved.id = last_step.id AND last_step.state = 'failed'
 )
 UPDATE django_reliable_jobs_job job
-   SET status = 'READY', run_after = {_NOW}, finished_at = NULL, result = NULL, reason = NULL, losses = 0,
+   SET status = CASE WHEN %(spread)s > 0 THEN 'SCHEDULED' ELSE 'READY' END,
+       run_after = {_NOW} + make_interval(secs => random() * %(spread)s), finished_at = NULL, result = NULL,
+       reason = NULL, losses = 0,
        attempt = CASE WHEN job.status = 'SCHEDULED' AND NOT {_IS_NEW_RUN} THEN job.attempt ELSE 0 END,
        compensation = CASE WHEN {_IS_NEW_RUN} THEN 'none' ELSE job.compensation END,
        run = job.run + CASE WHEN {_IS_NEW_RUN} THEN 1 ELSE 0 END, expires_at = NULL, start_before = NULL
@@ -70,9 +73,9 @@ class Revived:
     has_live_duplicate: list[int]  # a live job holds its unique key
 
 
-def revive(using: str, job_ids: Sequence[int], *, from_start: bool = False) -> Revived:
+def revive(using: str, job_ids: Sequence[int], *, from_start: bool = False, spread: timedelta = timedelta()) -> Revived:
     """Make ended jobs READY again, with all their attempts; a retry that waits becomes due now. Others stay as they
-    are.
+    are. With `spread`, each is due at a moment of its own between now and then, so that they don't come all at once.
 
     They go on from their checkpoints; the last step, if it failed for good, or wait, if it was given up, is tried anew.
     `from_start`, and for those that have succeeded: a new run begins, in which no checkpoint, step or idempotency key
@@ -85,6 +88,7 @@ def revive(using: str, job_ids: Sequence[int], *, from_start: bool = False) -> R
             "SELECT id FROM django_reliable_jobs_job WHERE id = ANY(%s) AND unique_hash IS NOT NULL",
             [list(job_ids)],
         )
+        parameters = {"moment": clock.moment(), "from_start": from_start, "spread": spread.total_seconds()}
         with_key = {job_id for (job_id,) in cursor.fetchall()}
         for group in [
             [each for each in job_ids if each not in with_key],
@@ -92,7 +96,7 @@ def revive(using: str, job_ids: Sequence[int], *, from_start: bool = False) -> R
         ]:
             try:
                 with transaction.atomic(using=using):
-                    cursor.execute(REVIVE, {"ids": sorted(group), "moment": clock.moment(), "from_start": from_start})
+                    cursor.execute(REVIVE, {"ids": sorted(group), **parameters})
                     revived += [row[0] for row in cursor.fetchall()]
             except IntegrityError:
                 duplicates += group

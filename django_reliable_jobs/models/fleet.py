@@ -30,6 +30,7 @@ class Queue(models.Model):
     class Meta:
         verbose_name = _("queue")
         verbose_name_plural = _("queues")
+        permissions = [("pause_queue", _("Can pause and resume queues"))]
         constraints = [
             models.CheckConstraint(
                 name="reliable_queue_resumes_if_paused",

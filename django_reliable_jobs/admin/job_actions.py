@@ -1,0 +1,143 @@
+"""The acts on jobs in the admin: asked for in the list or on a job's page, confirmed, done in batches, and logged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from django_reliable_jobs.admin.job_acts import ACTS, Act, in_words
+from django_reliable_jobs.admin.words import number
+from django_reliable_jobs.engine import job_search
+from django_reliable_jobs.engine.transaction import default_database
+from django_reliable_jobs.models import Job
+
+BATCH = 500
+MOST_CHANGED = 20_000  # by one request, which somebody waits for
+MOST_LOGGED = 100  # one by one
+CONFIRMED = "confirmed"
+OF_PAGE = "of_page"  # asked for on the page of this job
+
+
+class JobActions:
+    """Each act needs its own permission, and a second look; no act is a GET."""
+
+    def has_retry_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("django_reliable_jobs.retry_job"))
+
+    def has_cancel_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("django_reliable_jobs.cancel_job"))
+
+    def has_move_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("django_reliable_jobs.move_job"))
+
+    def has_remove_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("django_reliable_jobs.delete_job"))
+
+    def may(self, request: HttpRequest, act: Act) -> bool:
+        """Return whether this person may do it."""
+        return bool(getattr(self, f"has_{act.permission}_permission")(request))
+
+    def get_actions(self: Any, request: HttpRequest) -> dict[str, Any]:
+        return {act.name: (_action(act), act.name, act.title) for act in ACTS.values() if self.may(request, act)}
+
+    def ask_or_do(self: Any, request: HttpRequest, jobs: QuerySet[Job], act: Act) -> HttpResponse | None:
+        """Show what is about to happen; with a yes, and what was entered being right, do it."""
+        is_confirmed = CONFIRMED in request.POST
+        form = act.form(request.POST) if is_confirmed else act.form()
+        if not is_confirmed or not form.is_valid():
+            return _question(self, request, jobs, act, form)
+        batches = job_search.batches(jobs, size=BATCH, most=MOST_CHANGED + 1)
+        counts, changed = Counter[str](), list[int]()
+        for ids in batches:
+            done, what = act.do(
+                default_database(), ids[: MOST_CHANGED - len(changed)], form.cleaned_data, str(request.user)
+            )
+            changed += done
+            counts += what
+        text = in_words(act, counts)
+        _log(request, act, changed, text)
+        if sum(map(len, batches)) > MOST_CHANGED:
+            text += " " + _("There are more: repeat it to go on.")
+        self.message_user(request, text, messages.SUCCESS if changed else messages.WARNING)
+        return _back(self, request)
+
+
+def _action(act: Act) -> Callable[..., HttpResponse | None]:
+    def ask_or_do(model_admin: Any, request: HttpRequest, queryset: QuerySet[Job]) -> HttpResponse | None:
+        response: HttpResponse | None = model_admin.ask_or_do(request, queryset, act)
+        return response
+
+    return ask_or_do
+
+
+def _question(model_admin: Any, request: HttpRequest, jobs: QuerySet[Job], act: Act, form: Any) -> HttpResponse:
+    is_across = request.POST.get("select_across") == "1"
+    chosen = [] if is_across else request.POST.getlist(ACTION_CHECKBOX_NAME)
+    count = job_search.estimate(jobs) if is_across else len(chosen)
+    context = {
+        **model_admin.admin_site.each_context(request),
+        "title": act.title,
+        "opts": model_admin.opts,
+        "media": model_admin.media,
+        "act": act,
+        "question": act.question % number(count) if not is_across else act.title,
+        "about": ngettext("All that match the list: about %s job.", "All that match the list: about %s jobs.", count)
+        % number(count)
+        if is_across
+        else "",
+        "shown": list(jobs.order_by("-pk").only("pk", "task", "status")[:10]),
+        "form": form,
+        "chosen": chosen,
+        "select_across": "1" if is_across else "0",
+        "checkbox": ACTION_CHECKBOX_NAME,
+        "of_page": request.POST.get(OF_PAGE, ""),
+        "back": _address(model_admin, request),
+    }
+    return TemplateResponse(request, "admin/django_reliable_jobs/job/confirm.html", context)
+
+
+def _address(model_admin: Any, request: HttpRequest) -> str:
+    job_id = request.POST.get(OF_PAGE, "")
+    if job_id.isdigit():
+        return reverse("admin:django_reliable_jobs_job_change", args=[job_id], current_app=model_admin.admin_site.name)
+    return request.get_full_path()
+
+
+def _back(model_admin: Any, request: HttpRequest) -> HttpResponse:
+    """Return to where it was asked for; to the list, if the job is gone."""
+    job_id = request.POST.get(OF_PAGE, "")
+    if job_id.isdigit() and not Job.objects.using(default_database()).filter(pk=int(job_id)).exists():
+        return HttpResponseRedirect(request.get_full_path())
+    return HttpResponseRedirect(_address(model_admin, request))
+
+
+def _log(request: HttpRequest, act: Act, changed: Sequence[int], text: str) -> None:
+    """Leave a line in the admin's log for each job, or one for many."""
+    if not changed:
+        return
+    entry = {
+        "user_id": request.user.pk,
+        "content_type_id": ContentType.objects.get_for_model(Job).pk,
+        "action_flag": CHANGE,
+    }
+    if len(changed) > MOST_LOGGED:
+        many = ngettext("%s job", "%s jobs", len(changed)) % number(len(changed))
+        LogEntry.objects.create(**entry, object_repr=many, change_message=f"{act.title}: {text}")
+        return
+    lines = [
+        LogEntry(**entry, object_id=str(job_id), object_repr=f"#{job_id}", change_message=str(act.title))
+        for job_id in changed
+    ]
+    LogEntry.objects.bulk_create(lines)

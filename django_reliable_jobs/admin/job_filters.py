@@ -1,0 +1,181 @@
+"""By what the list of jobs can be narrowed. The choices come from the code and from small tables, not from the jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from django_reliable_jobs import registry
+from django_reliable_jobs.engine import inspection, job_search
+from django_reliable_jobs.engine.transaction import default_database
+from django_reliable_jobs.models import Job, Queue, Schedule, Worker
+
+MOST_CHOICES = 100
+LONGEST_ID = 19  # digits
+PERIODS = {
+    "1h": (timedelta(hours=1), _("the last hour")),
+    "24h": (timedelta(hours=24), _("the last 24 hours")),
+    "7d": (timedelta(days=7), _("the last 7 days")),
+    "30d": (timedelta(days=30), _("the last 30 days")),
+}
+
+
+class _Chosen(admin.SimpleListFilter):
+    """What was asked for is among the choices, whether or not it is known here."""
+
+    template = "admin/django_reliable_jobs/job/filter.html"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        choices = list(self.known())[:MOST_CHOICES]
+        asked = request.GET.get(str(self.parameter_name))
+        if asked and asked not in dict(choices):
+            choices.append((asked, self.name_of(asked)))
+        return choices
+
+    def has_output(self) -> bool:
+        return bool(self.lookup_choices)
+
+    def known(self) -> Iterator[tuple[str, Any]]:
+        raise NotImplementedError
+
+    def name_of(self, value: str) -> str:
+        return value
+
+
+class StatusFilter(admin.SimpleListFilter):
+    """Each status in the words that its index knows."""
+
+    title = _("status")
+    parameter_name = "status"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return Job.Status.choices
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Job]) -> QuerySet[Job]:
+        status = self.value()
+        return inspection.with_status(queryset, status) if status in Job.Status.values else queryset
+
+
+class PeriodFilter(admin.SimpleListFilter):
+    """By the moment of enqueueing, found by the ids."""
+
+    title = _("time of enqueueing")
+    parameter_name = "period"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [(name, label) for name, (_span, label) in PERIODS.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Job]) -> QuerySet[Job]:
+        if self.value() not in PERIODS:
+            return queryset
+        using = default_database()
+        moment = inspection.now(using) - PERIODS[str(self.value())][0]
+        return queryset.filter(pk__gte=job_search.first_since(using, moment), created_at__gte=moment)
+
+
+class QueueFilter(_Chosen):
+    """Queues that a task or an operator names."""
+
+    title = _("queue")
+    parameter_name = "queue"
+
+    def known(self) -> Iterator[tuple[str, Any]]:
+        names = {task.queue_name for task in registry.all_tasks()}
+        names |= set(
+            Queue.objects.using(default_database()).exclude(name="*").values_list("name", flat=True)[:MOST_CHOICES]
+        )
+        return ((name, name) for name in sorted(names))
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Job]) -> QuerySet[Job]:
+        return queryset.filter(queue_name=self.value()) if self.value() else queryset
+
+
+class ScheduleFilter(_Chosen):
+    title = _("schedule")
+    parameter_name = "schedule"
+
+    def known(self) -> Iterator[tuple[str, Any]]:
+        rows = Schedule.objects.using(default_database()).order_by("name").values_list("pk", "name")
+        return ((str(pk), name) for pk, name in rows[:MOST_CHOICES])
+
+    def name_of(self, value: str) -> str:
+        return f"#{value}"
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Job]) -> QuerySet[Job]:
+        value = self.value()
+        if not value:
+            return queryset
+        if not _is_id(value):
+            return queryset.none()
+        # In the words that the index of a schedule's jobs knows.
+        return queryset.filter(schedule_id__isnull=False, schedule_id=int(value))
+
+
+class WorkerFilter(_Chosen):
+    """What a worker runs; with a period, also what it had run last of what has ended."""
+
+    title = _("worker (with a period, what has ended too)")
+    parameter_name = "worker"
+
+    def known(self) -> Iterator[tuple[str, Any]]:
+        rows = Worker.objects.using(default_database()).order_by("host", "pid")[:MOST_CHOICES]
+        return ((str(row.pk), str(row)) for row in rows)
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Job]) -> QuerySet[Job]:
+        value = self.value()
+        if not value:
+            return queryset
+        if not _is_id(value.removeprefix("-")):
+            return queryset.none()
+        found = queryset.filter(worker_id=int(value))
+        return found if request.GET.get("period") in PERIODS else found.filter(status=Job.Status.RUNNING)
+
+
+class TaskFilter(_Chosen):
+    title = _("task")
+    parameter_name = "task"
+
+    def known(self) -> Iterator[tuple[str, Any]]:
+        return ((task.name, task.name) for task in registry.all_tasks())
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Job]) -> QuerySet[Job]:
+        return queryset.filter(task=self.value()) if self.value() else queryset
+
+
+FILTERS = (StatusFilter, PeriodFilter, QueueFilter, ScheduleFilter, WorkerFilter, TaskFilter)
+
+
+def search(jobs: QuerySet[Job], text: str) -> tuple[QuerySet[Job], bool]:
+    """Return the job of an id, the live ones of a unique key, or those of tasks by the beginning or the last parts of
+    their name; and whether an index has found them.
+    """
+    term = text.strip()
+    if not term:
+        return jobs, False
+    if term.isascii() and term.isdigit() and len(term) <= LONGEST_ID:
+        return jobs.filter(pk=int(term)), True
+    if found := job_search.live_by_key(default_database(), term):
+        return jobs.filter(pk__in=found), True
+    return jobs.filter(Q(task__startswith=term) | Q(task__endswith=f".{term}")), False
+
+
+def is_bounded(request: HttpRequest) -> bool:
+    """Return whether an index finds what was asked for, so that no page has to look through others to find it."""
+    asked = {name for name in ("queue", "task", "worker", "q") if request.GET.get(name, "").strip()}
+    if request.GET.get("schedule") or getattr(request, "reliable_is_found", False):
+        return True
+    if "worker" in asked and request.GET.get("period") not in PERIODS:
+        return True
+    if asked == {"task"} and request.GET.get("status") == Job.Status.DEAD:
+        return True
+    return not asked
+
+
+def _is_id(value: str) -> bool:
+    return value.isascii() and value.isdigit() and len(value) <= LONGEST_ID and int(value) < 2**63
