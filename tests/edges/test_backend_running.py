@@ -181,11 +181,17 @@ def test_a_row_that_names_anything_else_is_put_back_and_never_called(path: str) 
 
 def test_a_row_of_a_task_bound_to_another_backend_is_not_run(settings: Any) -> None:
     module = tasks.task.__module__.partition(".base")[0]
+    ours = settings.TASKS["default"]
     result = tasks.effect.enqueue("a")
-    settings.TASKS = {"default": {"BACKEND": f"{module}.backends.dummy.DummyBackend", "QUEUES": []}}
+    through = ReadyJobFactory(task="tests.framework_tasks.effect@ours", args=["b"])
+    settings.TASKS = {
+        "default": {"BACKEND": f"{module}.backends.dummy.DummyBackend", "QUEUES": []},
+        "ours": ours,
+    }
     assert registry.find("tests.framework_tasks.effect") is None
     run_jobs(raise_errors=False)
-    assert (Job.objects.get(pk=result.id).status, Effect.objects.count()) == ("SCHEDULED", 0)
+    assert dict(Job.objects.values_list("pk", "status")) == {int(result.id): "SCHEDULED", through.pk: "SCHEDULED"}
+    assert Effect.objects.count() == 0
 
 
 def test_nothing_is_read_of_a_result_that_nobody_looks_into(django_assert_num_queries: Any) -> None:
