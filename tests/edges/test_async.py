@@ -10,6 +10,9 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import transaction
+from django.http import HttpResponse
+from django.test import AsyncClient
+from django.urls import path
 
 import django_reliable_jobs
 from django_reliable_jobs.exceptions import JobFailed
@@ -129,6 +132,23 @@ def test_a_coroutine_waits_for_the_end_of_a_job_and_the_loop_goes_on(
 
     async_to_sync(view)()
     assert len(ticks) > 5
+
+
+async def place(request: Any) -> HttpResponse:
+    job = await tasks.effect.aenqueue("from a view")
+    await django_reliable_jobs.aemit_event("placed", {"job": job.pk})
+    return HttpResponse(str(job.pk))
+
+
+urlpatterns = [path("place/", place)]
+
+
+@pytest.mark.django_db
+def test_a_view_under_asgi_enqueues(settings: Any) -> None:
+    settings.ROOT_URLCONF = __name__
+    response = async_to_sync(AsyncClient().get)("/place/")
+    assert Job.objects.get().pk == int(response.content)
+    assert run_jobs()[0].result == "from a view"
 
 
 @pytest.mark.django_db(transaction=True)

@@ -15,11 +15,13 @@ from django.utils import timezone
 
 pytest.importorskip("django_reliable_jobs.tasks_framework", exc_type=ImportError)
 
-from django_reliable_jobs import registry
+from django_reliable_jobs import Every, registry
 from django_reliable_jobs.backend import ReliableBackend
+from django_reliable_jobs.engine import schedules
 from django_reliable_jobs.models import Attempt, Job
+from django_reliable_jobs.schedule_options import ScheduleOptions
 from django_reliable_jobs.tasks_framework import TaskResultStatus, task_finished, task_started
-from django_reliable_jobs.testing import at, run_jobs
+from django_reliable_jobs.testing import at, run_jobs, tick
 from tests import framework_tasks as tasks
 from tests import tasks as our_tasks
 from tests.factories import ReadyJobFactory
@@ -192,6 +194,16 @@ def test_a_row_of_a_task_bound_to_another_backend_is_not_run(settings: Any) -> N
     run_jobs(raise_errors=False)
     assert dict(Job.objects.values_list("pk", "status")) == {int(result.id): "SCHEDULED", through.pk: "SCHEDULED"}
     assert Effect.objects.count() == 0
+
+
+def test_a_schedule_makes_jobs_of_a_task_of_the_framework() -> None:
+    options = ScheduleOptions(recurrence=Every(hours=1), kwargs={"name": "hourly"})
+    schedules.create("default", name="hourly effect", task="tests.framework_tasks.effect", options=options)
+    with at(timezone.now() + timedelta(hours=1)):
+        [job] = [job for job in tick() if job.task == "tests.framework_tasks.effect"]
+        run_jobs()
+    assert Effect.objects.get().name == "hourly"
+    assert tasks.effect.get_result(str(job.pk)).return_value == "hourly"
 
 
 def test_nothing_is_read_of_a_result_that_nobody_looks_into(django_assert_num_queries: Any) -> None:
