@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
+
+from django.db import DatabaseError
 
 from django_reliable_jobs import clock, registry
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.models import MinuteCount
+
+logger = logging.getLogger("django_reliable_jobs")
 
 _NOW = "coalesce(%(moment)s::timestamptz, statement_timestamp())"
 
@@ -86,6 +92,19 @@ def add(using: str, counts: Mapping[Counted, tuple[int, float]]) -> None:
         cursor.execute(ADD, parameters)
         if parameters["alive"]:
             cursor.execute(BEAT, parameters)
+
+
+def add_lost(using: str, places: Sequence[Sequence[str]]) -> None:
+    """Count attempts (queue and task of each) that were lost with their worker, in a savepoint of the rescue.
+
+    What can't be counted is logged: jobs are taken back all the same.
+    """
+    counts = Counter(Counted(queue, task, MinuteCount.Outcome.LOST) for queue, task in places)
+    if counts:
+        try:
+            add(using, {counted: (number, 0.0) for counted, number in counts.items()})
+        except DatabaseError:
+            logger.exception("%s lost attempts could not be counted", len(places))
 
 
 def declare(using: str) -> None:

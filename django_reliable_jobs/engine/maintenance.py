@@ -17,7 +17,7 @@ from django.db.backends.utils import CursorWrapper
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine import alerts, isolation, lifecycle, references, successes
+from django_reliable_jobs.engine import alerts, counters, isolation, lifecycle, references, successes
 from django_reliable_jobs.engine.lifecycle import Ending, Outcome
 from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.engine.wakeup import notify_idle
@@ -223,8 +223,9 @@ def _take_from(
     message = (
         f"the worker on {worker.host}, process {worker.pid}, was lost: {cause}; last heartbeat {worker.heartbeat_at}"
     )
-    endings = []
-    for job_id, token, max_attempts, age, losses, is_undoing in cursor.fetchall():
+    endings, places = [], {}
+    for job_id, token, max_attempts, age, losses, is_undoing, *place in cursor.fetchall():
+        places[job_id] = place
         is_lost = started is None or token in started
         loss = _loss(message, max_attempts, losses + 1, uniform, is_undoing=is_undoing)
         outcome = loss if is_lost else NOT_STARTED
@@ -235,6 +236,7 @@ def _take_from(
     taken, refused = isolation.write_each(lambda batch: lifecycle.end(using, batch, worker=name), endings)
     for ending, error in refused:
         logger.error("job %s was lost with its worker and can't be taken back: %s", ending.job_id, error)
+    counters.add_lost(using, [places[each.job_id] for each in endings if each.job_id in taken and each.outcome.losses])
     cursor.execute(FORGET_WORKER, {"id": worker.id})
     return len(taken)
 

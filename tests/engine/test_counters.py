@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 
-from django_reliable_jobs.engine import counters
+from django_reliable_jobs.engine import counters, maintenance
 from django_reliable_jobs.engine.counters import Counted
-from django_reliable_jobs.models import MinuteCount, Pulse
+from django_reliable_jobs.models import MinuteCount, Pulse, Worker
 from django_reliable_jobs.testing import at
 from tests.schedules import on
+from tests.states import a_running_job, status_of
 
 pytestmark = pytest.mark.django_db
 
@@ -83,3 +85,26 @@ class TestPulses:
         assert Pulse.objects.get(task="tests.tasks.watched").succeeded_at == on(2, 12, 2)
         add(1, counted=WATCHED)
         assert Pulse.objects.get(task="tests.tasks.watched").succeeded_at == on(2, 12, 2), "it never goes back"
+
+
+class TestLost:
+    def test_attempts_that_were_lost_with_their_worker_are_counted(self) -> None:
+        job = a_running_job()
+        worker = Worker.objects.get()
+        maintenance.rescue_dead("default", worker.pk, started=None, cause="killed")
+        assert list(MinuteCount.objects.values_list("queue_name", "task", "outcome", "count")) == [
+            (job.queue_name, job.task, "lost", 1)
+        ]
+
+    def test_what_had_not_started_was_not_lost(self) -> None:
+        a_running_job()
+        maintenance.rescue_dead("default", Worker.objects.get().pk, started=[], cause="killed")
+        assert not MinuteCount.objects.exists()
+
+    def test_jobs_are_taken_back_also_if_they_can_not_be_counted(self, caplog: pytest.LogCaptureFixture) -> None:
+        job = a_running_job()
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE django_reliable_jobs_minutecount RENAME TO gone")
+        maintenance.rescue_dead("default", Worker.objects.get().pk, started=None, cause="killed")
+        assert status_of(job) == "READY"
+        assert "1 lost attempts could not be counted" in caplog.text
