@@ -21,6 +21,7 @@ FOR_ALL = ("max_attempts", "backoff", "retry_on", "give_up_on", "timeout", "expi
 FOR_ONE = (
     *FOR_ALL,
     *("atomic", "unique", "unique_until", "on_duplicate", "concurrency", "rate_limit", "alert_after", "sensitive"),
+    "admin_enqueue",
 )
 OTHER_OPTIONS = ("database", "POLICIES")
 
@@ -47,6 +48,7 @@ class ReliableTask(Task):  # type: ignore[type-arg]  # Django's own is not gener
     rate_limit: str | Rate | None = None
     alert_after: float | timedelta | None = None
     sensitive: str | Sequence[str] | None = None
+    admin_enqueue: bool | None = None
 
     def __post_init__(self) -> None:
         # By name: with slots, dataclass makes a second class, which super() without arguments does not know.

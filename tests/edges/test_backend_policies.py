@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from datetime import timedelta
 from types import FunctionType
 from typing import Any
@@ -16,8 +17,9 @@ from django.test import override_settings
 pytest.importorskip("django_reliable_jobs.tasks_framework", exc_type=ImportError)
 
 from django_reliable_jobs import registry
-from django_reliable_jobs.backend import ReliableTask
+from django_reliable_jobs.backend import ReliableTask, policies
 from django_reliable_jobs.models import Job
+from django_reliable_jobs.task_options import Options
 from django_reliable_jobs.tasks_framework import InvalidTask, task_backends
 from tests import framework_tasks as tasks
 
@@ -77,6 +79,13 @@ def test_options_hold_for_all_tasks_and_policies_for_one() -> None:
         assert ("concurrency", PATH) in registry.declared_limits()
     tasks.effect.enqueue("a")
     assert registry.get(PATH).timeout is None
+
+
+def test_every_option_of_our_decorator_may_be_said_but_what_the_framework_says_itself() -> None:
+    of_the_framework = {"name", "aliases", "queue_name", "priority"}
+    assert set(Options.__annotations__) - of_the_framework == set(policies.FOR_ONE)
+    said_in_the_decorator = {each.name for each in fields(ReliableTask)}
+    assert set(policies.FOR_ONE) <= said_in_the_decorator
 
 
 def test_a_task_is_found_by_its_name_before_anybody_enqueued_it() -> None:
