@@ -20,7 +20,7 @@ def register() -> None:
     """Register the checks; called once the app is ready."""
     for check in (check_settings, check_time_zone, check_database, check_on_dead):
         checks.register(check, TAG)
-    checks.register(check_version, TAG, checks.Tags.database)
+    checks.register(check_version, checks.Tags.database)
 
 
 def check_settings(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:

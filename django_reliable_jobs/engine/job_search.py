@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import connections
 from django.db.models import QuerySet
 
 from django_reliable_jobs import arguments, registry
@@ -80,7 +79,7 @@ def live_by_key(using: str, text: str) -> list[int]:
 def estimate(jobs: QuerySet[Job]) -> int:
     """Return about how many jobs these are, as the planner sees it: nothing is counted."""
     sql, params = jobs.order_by().values("pk").query.sql_with_params()
-    with connections[jobs.db].cursor() as cursor:
+    with engine_cursor(jobs.db) as cursor:
         cursor.execute(f"EXPLAIN (FORMAT JSON) {sql}", params)
         plan: Any = cursor.fetchone()[0]
     return int((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]["Plan Rows"])

@@ -126,8 +126,9 @@ def test_an_old_server_is_an_error_when_the_database_is_checked(
 ) -> None:
     with monkeypatch.context() as patch:
         OldServer(patch, is_refused=is_refused)
-        assert run_checks() == [], "it takes --database to ask the server"
-        [message] = django_checks.run_checks(tags=[checks.TAG], databases=["default"])
+        assert run_checks() == []
+        assert django_checks.run_checks() == [], "it takes --database to ask the server"
+        [message] = django_checks.run_checks(tags=[django_checks.Tags.database], databases=["default"])
         assert (message.id, message.level) == ("reliable_jobs.E006", django_checks.ERROR)
         assert "needs PostgreSQL 14 or later on the database 'default'" in message.msg
         assert "13.11" in message.msg
@@ -135,7 +136,7 @@ def test_an_old_server_is_an_error_when_the_database_is_checked(
             with pytest.raises(CommandError, match=r"needs PostgreSQL 14 or later .* Upgrade the server"):
                 call_command(command, skip_checks=True, verbosity=0)
         connection.close()
-    assert django_checks.run_checks(tags=[checks.TAG], databases=["default"]) == []
+    assert django_checks.run_checks(tags=[django_checks.Tags.database], databases=["default"]) == []
 
 
 @pytest.mark.django_db
