@@ -151,12 +151,20 @@ def _run(using: str, job: ClaimedJob, before_task: Callable[[], None]) -> BaseEx
         outcome = execute(job, StopFlag(), using=using, call=call, leave=lambda: None, progress=progress)
     finally:
         around.reset(reset)
+        _allow_idleness(using)
     write_progress(using, [(job, progress)])
     if not outcome.is_recorded:
         lifecycle.end(using, [Ending(job.id, job.token, outcome)], worker="test:0")
     if has_listeners():
         announce(using, job, outcome, progress)
     return _error_of(using, job, outcome, raised)
+
+
+def _allow_idleness(using: str) -> None:
+    """Let the test's own transaction sit idle again, as at a breakpoint: the fence of a job has limited that."""
+    if connections[using].in_atomic_block:
+        with connections[using].cursor() as cursor:
+            cursor.execute("SET LOCAL idle_in_transaction_session_timeout TO DEFAULT")
 
 
 def _error_of(using: str, job: ClaimedJob, outcome: Outcome, raised: list[BaseException]) -> BaseException | None:

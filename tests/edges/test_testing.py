@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from django.db import connection
 
 from django_reliable_jobs.models import Job
+from django_reliable_jobs.registry import Task
 from tests import interrupted_tasks, tasks
 from tests.actors import wait_for
 from tests.models import Effect
@@ -49,3 +52,14 @@ def test_and_so_it_does_in_production(start_worker: Callable[..., WorkerProcess]
     start_worker("--burst", ready=False)
     wait_for(lambda: Job.objects.get(pk=job.pk).has_ended, what="its end")
     assert_ended_as_it_must(job, how)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("task", [interrupted_tasks.in_parts, interrupted_tasks.atomic_effect])
+def test_a_job_leaves_the_test_s_transaction_free_to_sit_idle(task: Task[..., Any]) -> None:
+    task.enqueue("name")
+    [job] = run_jobs()
+    assert job.status == "SUCCEEDED"
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW idle_in_transaction_session_timeout")
+        assert cursor.fetchone() == ("0",)
