@@ -99,6 +99,9 @@ class ChildPort(StepPort):
 
     def _outcome(self, batches: Sequence[int], jobs: Sequence[int] | None) -> tuple[Any, bool]:
         if jobs is None:
+            rows = Batch.objects.using(self._using).filter(pk__in=list(batches))
+            if not any(failed for failed in rows.values_list("failed", flat=True)):
+                return {"failures": []}, False
             failures = [_told(member) for member in self._members(batches) if member.status != Job.Status.SUCCEEDED]
             return {"failures": failures[:MOST_FAILURES]}, bool(failures)
         found = {member.job_id: member for member in self._members(batches)}

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from django_reliable_jobs.engine.claim import CLAIM, Arm, ClaimedJob, claim_parameters
+from django_reliable_jobs.engine.endings_of_jobs import Ended, ended
 from django_reliable_jobs.engine.lifecycle import SUCCEED, Ending, succeed_parameters
-from django_reliable_jobs.engine.transaction import engine_cursor
+from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
+from django_reliable_jobs.models import Job
 
 # The finished rows are RUNNING, the claimed ones READY: the two halves never meet.
 EXCHANGE = f"""
@@ -40,10 +42,15 @@ def exchange(
     Atomic: after an error nothing of it happened, or (the connection broke between COMMIT and its answer) all of it.
     """
     parameters = succeed_parameters(successes) | claim_parameters(worker_id, arms, limit=limit, free=free, alone=alone)
-    with engine_cursor(using) as cursor:
+    batches = {each.job_id: each.batch_id for each in successes if each.batch_id is not None}
+    # One statement is a transaction; the end of a batch takes more of them.
+    with short_transaction(using) if batches else engine_cursor(using) as cursor:
         about_to_wait()
         cursor.execute(EXCHANGE, parameters)
         rows = cursor.fetchall()
-    written = {row[1] for row in rows if row[0] is None}
+        written = {row[1] for row in rows if row[0] is None}
+        if batches:
+            succeeded = Job.Status.SUCCEEDED.value
+            ended(using, [Ended(each, succeeded, "", batch_id=batches[each]) for each in written & set(batches)])
     claimed = sorted([row for row in rows if row[0] is not None])
     return written, [ClaimedJob._make(row[1:]) for row in claimed]

@@ -50,6 +50,7 @@ class Ending(NamedTuple):
     outcome: Outcome
     started_ago: float = 0.0
     ended_ago: float = 0.0
+    batch_id: int | None = None  # for the exchange, which reads it of no row
 
 
 # The usual end. Row locks in the order of ids; SKIP LOCKED, so that one row that somebody holds stops no other. Rows

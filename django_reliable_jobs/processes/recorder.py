@@ -138,7 +138,7 @@ class Recorder:
     def successes(self) -> list[Ending]:
         """Return the successes that wait to be recorded by an exchange."""
         now = time.monotonic()
-        return [_ending(held, now) for held in self._due() if _is_plain_success(held)]
+        return [_ending(held, now) for held in self._due() if held.outcome.status == SUCCEEDED]  # type: ignore[union-attr]
 
     def record_each_success(self, error: DatabaseError) -> None:
         """Record successes after the database has refused an exchange because of one of them.
@@ -162,7 +162,7 @@ class Recorder:
         if self._told:
             write_progress(self.using, [(held.job, held.progress) for held in self._told])
             self._told.clear()
-        others = [_ending(held, now) for held in self._due() if not _is_plain_success(held)]
+        others = [_ending(held, now) for held in self._due() if held.outcome.status != SUCCEEDED]  # type: ignore[union-attr]
         if others:
             about_to_wait()
             written, refused = isolation.write_each(
@@ -237,13 +237,9 @@ class Recorder:
         self._ended = [held for held in self._ended if held.job.token not in gone]
 
 
-def _is_plain_success(held: HeldJob) -> bool:
-    # The end of a batch may hang on the end of its jobs: more than the exchange does.
-    return held.outcome.status == SUCCEEDED and held.job.batch_id is None  # type: ignore[union-attr]
-
-
 def _ending(held: HeldJob, now: float) -> Ending:
     outcome = held.outcome
     assert outcome is not None  # noqa: S101 - only ended jobs get here
     started, ended = held.started or now, held.ended or now
-    return Ending(held.job.id, held.job.token, outcome, max(now - started, 0.0), max(now - ended, 0.0))
+    ages = (max(now - started, 0.0), max(now - ended, 0.0))
+    return Ending(held.job.id, held.job.token, outcome, *ages, batch_id=held.job.batch_id)

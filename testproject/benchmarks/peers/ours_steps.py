@@ -11,6 +11,7 @@ from django.db import transaction  # noqa: E402
 
 from django_reliable_jobs import emit_event  # noqa: E402
 from testproject.benchmarks.peers.driver import Stopwatch, drive  # noqa: E402
+from testproject.benchmarks.step_tasks import parent as start_them  # noqa: E402
 from testproject.benchmarks.step_tasks import parts, waits  # noqa: E402
 
 
@@ -33,6 +34,13 @@ def wait(jobs: int) -> dict[str, float]:
     return watch.result(jobs)
 
 
+def parent(jobs: int, waits: int) -> dict[str, float]:
+    """Enqueue a job that enqueues others."""
+    watch = Stopwatch()
+    start_them.enqueue(jobs, waits)
+    return watch.result(1)
+
+
 def emit(jobs: int) -> dict[str, float]:
     """Emit the events of so many jobs, in one transaction."""
     watch = Stopwatch()
@@ -43,4 +51,4 @@ def emit(jobs: int) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    drive(setup, bulk, wait, emit)
+    drive(setup, bulk, wait, parent, emit)
