@@ -180,6 +180,7 @@ DBOS = Contestant(
     packages=("dbos==3.4.0", "psycopg[binary]"),
     concurrency=8,
     settings="workflows of steps called directly in {concurrency} threads: no queue between",
+    left="SELECT EXISTS (SELECT 1 FROM dbos.workflow_status WHERE status IN ('PENDING', 'ENQUEUED'))",
 )
 
 ABSURD = Contestant(
@@ -188,6 +189,7 @@ ABSURD = Contestant(
     packages=("absurd-sdk==0.5.1", "psycopg[binary]"),
     concurrency=8,
     settings="synchronous worker, concurrency {concurrency}; tables by the file in ABSURD_SQL",
+    left="SELECT EXISTS (SELECT 1 FROM absurd.t_default WHERE state NOT IN ('completed', 'failed', 'cancelled'))",
 )
 
 PEERS = {
