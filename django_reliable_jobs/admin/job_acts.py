@@ -17,6 +17,7 @@ from django_reliable_jobs.admin.queues import is_queue_name
 from django_reliable_jobs.admin.words import number
 from django_reliable_jobs.engine import lifecycle, rearranging, revival
 from django_reliable_jobs.models import Job
+from django_reliable_jobs.processes.tally import announce_cancelled
 from django_reliable_jobs.spans import parse_span
 
 Counts = Counter[str]
@@ -112,6 +113,7 @@ def _retry_undo(using: str, ids: Sequence[int], entered: dict[str, Any], by: str
 def _cancel(using: str, ids: Sequence[int], entered: dict[str, Any], by: str) -> Done:
     reason = entered.get("reason") or f"cancelled by {by}"
     done = lifecycle.cancel(using, ids, reason=reason)
+    announce_cancelled(using, done.cancelled, reason)
     counts = Counter(cancelled=len(done.cancelled), asked=len(done.asked))
     return [*done.cancelled, *done.asked], _with_rest(counts, ids)
 

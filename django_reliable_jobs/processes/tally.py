@@ -112,6 +112,15 @@ def has_listeners() -> bool:
     )
 
 
+def announce_cancelled(using: str, job_ids: Sequence[int], reason: str) -> None:
+    """Send the signal of jobs that were cancelled while they waited, after somebody has committed it."""
+    if signals.cancelled.receivers and job_ids:
+        columns = ("id", "task", "attempt", "queue_name")
+        for job_id, task, attempt, queue_name in Job.objects.using(using).filter(pk__in=job_ids).values_list(*columns):
+            facts = {"job_id": job_id, "task": task, "attempt": attempt, "queue_name": queue_name, "using": using}
+            signals.send(signals.cancelled, registry.find(task), reason=reason, progress=None, **facts)
+
+
 def announce(using: str, job: ClaimedJob, outcome: Outcome, progress: Progress) -> None:
     """Send the signals of an ending that was written."""
     facts: dict[str, Any] = {

@@ -21,6 +21,7 @@ from django_reliable_jobs.processes.worker import Worker
 from django_reliable_jobs.testing import run_jobs
 from tests import tasks
 from tests.actors import wait_for
+from tests.edges.jobs_command import jobs
 from tests.workers import WorkerProcess
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -137,6 +138,16 @@ class TestSignals:
         assert (told[0][1]["job"], told[0][1]["using"]) == (job, "default")
         assert told[1][1]["context"].id == job.pk
         assert told[2][1]["job_id"] == job.pk
+
+    def test_jobs_that_are_cancelled_while_they_wait_tell_of_it(self) -> None:
+        with heard("cancelled") as told:
+            first, second = tasks.nothing.enqueue(), tasks.effect.enqueue("x")
+            jobs("cancel", first.pk, "--reason", "enough")
+            jobs("cancel", "--status", "ready", "--task", "tests.tasks.effect", "--yes")
+        assert [(facts["sender"], facts["job_id"], facts["reason"]) for _, facts in told] == [
+            (tasks.nothing, first.pk, "enough"),
+            (tasks.effect, second.pk, "cancelled by `manage.py jobs cancel`"),
+        ]
 
     def test_they_are_sent_in_the_tests_of_projects_too(self) -> None:
         with heard("enqueued", "started", "succeeded", "dead") as told:
