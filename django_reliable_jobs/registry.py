@@ -52,6 +52,7 @@ class Task(Generic[P, R]):
     on_dead: Task[..., Any] | str | None = None
     alert_after: timedelta | None = None
     sensitive: frozenset[str] = frozenset()
+    admin_enqueue: bool = False
     takes_context: bool = False
     aliases: tuple[str, ...] = ()
     signature: inspect.Signature = field(repr=False)
@@ -145,7 +146,8 @@ def task(function: Any = None, /, **options: Any) -> Any:
       many start; Concurrency and Rate say it per argument, or together with other tasks. What is over a limit waits and
       uses no attempt.
     - `alert_after` (seconds or timedelta): an alert is raised when no job of the task has succeeded for so long;
-      `sensitive` names the arguments whose values are shown nowhere.
+      `sensitive` names the arguments whose values are shown nowhere; `admin_enqueue` lets who has the permission
+      enqueue it by hand in the admin.
     - `takes_context` passes the job's context as the first argument.
 
     Raises InvalidTask, which names what can't hold and the accepted forms.
@@ -188,6 +190,7 @@ def build(function: Callable[..., R], *, takes_context: bool = False, **options:
         on_dead=check.on_dead(given["on_dead"]),
         alert_after=check.span("alert_after", given["alert_after"]),
         sensitive=check.sensitive(given["sensitive"], signature),
+        admin_enqueue=check.flag("admin_enqueue", given["admin_enqueue"]),
         takes_context=check.flag("takes_context", takes_context),
         aliases=check.aliases(given["aliases"]),
     )

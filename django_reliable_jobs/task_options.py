@@ -39,6 +39,7 @@ class Options(TypedDict, total=False):
     on_dead: Task[..., Any] | str | None
     alert_after: float | timedelta | None
     sensitive: str | Sequence[str]
+    admin_enqueue: bool
 
 
 class Choices(TypedDict, total=False):
@@ -71,4 +72,5 @@ DEFAULTS: Options = {
     "on_dead": None,
     "alert_after": None,
     "sensitive": (),
+    "admin_enqueue": False,
 }

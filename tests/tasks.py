@@ -255,3 +255,11 @@ def logs_a_line() -> None:
 @task(max_attempts=1)
 def once_fails() -> None:
     raise ValueError("it broke")
+
+
+@task(admin_enqueue=True, sensitive="secret", unique="name")
+def by_hand(
+    name: str, times: int = 1, is_loud: bool = False, tags: list[str] | None = None, *, secret: str = "", **more: Any
+) -> dict[str, Any]:
+    """Say a name so many times."""
+    return {"name": name, "times": times, "is_loud": is_loud, "tags": tags, "more": more}

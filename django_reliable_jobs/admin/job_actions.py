@@ -18,6 +18,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_reliable_jobs.admin.job_acts import ACTS, Act, in_words
+from django_reliable_jobs.admin.job_filters import is_bounded
 from django_reliable_jobs.admin.words import number
 from django_reliable_jobs.engine import job_search
 from django_reliable_jobs.engine.transaction import default_database
@@ -27,7 +28,8 @@ BATCH = 500
 MOST_CHANGED = 20_000  # by one request, which somebody waits for
 MOST_LOGGED = 100  # one by one
 CONFIRMED = "confirmed"
-OF_PAGE = "of_page"  # asked for on the page of this job
+OF_PAGE = "of_page"  # asked for on the page of this job, or on that of dead letters
+OF_DEAD = "dead"
 
 
 class JobActions:
@@ -85,7 +87,7 @@ def _action(act: Act) -> Callable[..., HttpResponse | None]:
 def _question(model_admin: Any, request: HttpRequest, jobs: QuerySet[Job], act: Act, form: Any) -> HttpResponse:
     is_across = request.POST.get("select_across") == "1"
     chosen = [] if is_across else request.POST.getlist(ACTION_CHECKBOX_NAME)
-    count = job_search.estimate(jobs) if is_across else len(chosen)
+    count = _number_of(request, jobs) if is_across else len(chosen)
     context = {
         **model_admin.admin_site.each_context(request),
         "title": act.title,
@@ -108,8 +110,16 @@ def _question(model_admin: Any, request: HttpRequest, jobs: QuerySet[Job], act: 
     return TemplateResponse(request, "admin/django_reliable_jobs/job/confirm.html", context)
 
 
+def _number_of(request: HttpRequest, jobs: QuerySet[Job]) -> int:
+    """Return how many jobs match: counted, if they are few and an index finds them."""
+    counted = job_search.count_up_to(jobs, MOST_CHANGED) if is_bounded(request) else None
+    return job_search.estimate(jobs) if counted is None else counted
+
+
 def _address(model_admin: Any, request: HttpRequest) -> str:
     job_id = request.POST.get(OF_PAGE, "")
+    if job_id == OF_DEAD:
+        return reverse("admin:django_reliable_jobs_dead", current_app=model_admin.admin_site.name)
     if job_id.isdigit():
         return reverse("admin:django_reliable_jobs_job_change", args=[job_id], current_app=model_admin.admin_site.name)
     return request.get_full_path()

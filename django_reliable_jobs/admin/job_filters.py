@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from django_reliable_jobs import registry
-from django_reliable_jobs.engine import inspection, job_search
+from django_reliable_jobs.engine import dead_letters, inspection, job_search
 from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.models import Job, Queue, Schedule, Worker
 
@@ -148,7 +148,23 @@ class TaskFilter(_Chosen):
         return queryset.filter(task=self.value()) if self.value() else queryset
 
 
-FILTERS = (StatusFilter, PeriodFilter, QueueFilter, ScheduleFilter, WorkerFilter, TaskFilter)
+class ErrorFilter(_Chosen):
+    """What dead letters died of; offered by their page, and shown when asked for."""
+
+    title = _("error")
+    parameter_name = "error"
+
+    def known(self) -> Iterator[tuple[str, Any]]:
+        return iter(())
+
+    def name_of(self, value: str) -> str:
+        return str(_("none")) if value == dead_letters.NO_ERROR else value
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Job]) -> QuerySet[Job]:
+        return dead_letters.died_of(queryset, str(self.value())) if self.value() else queryset
+
+
+FILTERS = (StatusFilter, PeriodFilter, QueueFilter, ScheduleFilter, WorkerFilter, TaskFilter, ErrorFilter)
 
 
 def search(jobs: QuerySet[Job], text: str) -> tuple[QuerySet[Job], bool]:
@@ -167,12 +183,12 @@ def search(jobs: QuerySet[Job], text: str) -> tuple[QuerySet[Job], bool]:
 
 def is_bounded(request: HttpRequest) -> bool:
     """Return whether an index finds what was asked for, so that no page has to look through others to find it."""
-    asked = {name for name in ("queue", "task", "worker", "q") if request.GET.get(name, "").strip()}
+    asked = {name for name in ("queue", "task", "worker", "error", "q") if request.GET.get(name, "").strip()}
     if request.GET.get("schedule") or getattr(request, "reliable_is_found", False):
         return True
     if "worker" in asked and request.GET.get("period") not in PERIODS:
         return True
-    if asked == {"task"} and request.GET.get("status") == Job.Status.DEAD:
+    if "task" in asked and asked <= {"task", "error"} and request.GET.get("status") == Job.Status.DEAD:
         return True
     return not asked
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django.contrib import admin
@@ -12,6 +13,8 @@ from django.urls import URLPattern, path
 from django.utils.safestring import SafeString
 
 from django_reliable_jobs.admin import job_page
+from django_reliable_jobs.admin.dead_letters import dead_letters_view
+from django_reliable_jobs.admin.enqueue import enqueue_view, may_enqueue
 from django_reliable_jobs.admin.job_actions import JobActions
 from django_reliable_jobs.admin.job_list import JobColumns
 from django_reliable_jobs.admin.overview import overview_view
@@ -29,9 +32,17 @@ class JobAdmin(JobActions, JobColumns):
         wrap = self.admin_site.admin_view
         return [
             path("overview/", wrap(overview_view), name="django_reliable_jobs_overview"),
+            path("dead/", wrap(partial(dead_letters_view, self)), name="django_reliable_jobs_dead"),
+            path("enqueue/", wrap(partial(enqueue_view, self)), name="django_reliable_jobs_enqueue"),
             path("<int:job_id>/live/", wrap(self.live_view), name="django_reliable_jobs_job_live"),
             *super().get_urls(),
         ]
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the list, with the way to enqueue by hand for who may."""
+        context = {"may_enqueue": may_enqueue(request), **(extra_context or {})}
+        response: HttpResponse = super().changelist_view(request, context)
+        return response
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None

@@ -136,5 +136,5 @@ def _jobs(using: str, now: datetime) -> dict[str, Any]:
         "hours": MINUTES // 60,
         "dead": [{"task": task, "count": count} for task, count in list(dead.items())[:MOST_TASKS]],
         "dead_total": sum(dead.values()),
-        "dead_url": reverse("admin:django_reliable_jobs_job_changelist") + "?status=DEAD",
+        "dead_url": reverse("admin:django_reliable_jobs_dead"),
     }

@@ -50,6 +50,7 @@ def _line(standing: Standing, now: datetime) -> dict[str, Any]:
         "mark": MARKS[standing.health],
         "health": _health(standing),
         "reasons": _reasons(standing, now),
+        "url": reverse("admin:django_reliable_jobs_schedule_runs", args=[schedule.pk]),
         "next": when(schedule.next_run_at, now) if schedule.next_run_at else "-",
         "last": "" if last is None else Job.Status(last.status).label,
         "last_url": "" if last is None else reverse(JOB_PAGE, args=[last.id]),

@@ -17,6 +17,7 @@ from django_reliable_jobs.admin.read_only import BoundedPaginator
 from django_reliable_jobs.admin.schedule_actions import ScheduleActions
 from django_reliable_jobs.admin.schedule_columns import ScheduleColumns, TouchedByNextClockChange
 from django_reliable_jobs.admin.schedule_form import RecurrenceForm, ScheduleForm
+from django_reliable_jobs.admin.schedule_runs import ScheduleRuns
 from django_reliable_jobs.engine import inspection, schedule_history, schedules, slots
 from django_reliable_jobs.engine.inspection import as_local
 from django_reliable_jobs.engine.transaction import default_database
@@ -38,7 +39,7 @@ class NeverValid:
 
 
 @admin.register(Schedule)
-class ScheduleAdmin(ScheduleActions, ScheduleColumns, admin.ModelAdmin):  # type: ignore[type-arg]
+class ScheduleAdmin(ScheduleRuns, ScheduleActions, ScheduleColumns, admin.ModelAdmin):  # type: ignore[type-arg]
     form = ScheduleForm
     paginator = BoundedPaginator
     show_full_result_count = False
@@ -95,7 +96,7 @@ class ScheduleAdmin(ScheduleActions, ScheduleColumns, admin.ModelAdmin):  # type
     )
 
     class Media:
-        css = {"all": ["django_reliable_jobs/schedule.css"]}
+        css = {"all": ["django_reliable_jobs/schedule.css", "django_reliable_jobs/admin.css"]}
         js = ["django_reliable_jobs/schedule.js"]
 
     # --- what is shown

@@ -85,6 +85,12 @@ def estimate(jobs: QuerySet[Job]) -> int:
     return int((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]["Plan Rows"])
 
 
+def count_up_to(jobs: QuerySet[Job], most: int) -> int | None:
+    """Return how many jobs these are; None: more than that."""
+    found = jobs.order_by().values("pk")[: most + 1].count()
+    return found if found <= most else None
+
+
 def page(jobs: QuerySet[Job], *, below: int | None, floor: int | None, size: int) -> list[Job]:
     """Return the newest of these jobs with ids below `below` and not below `floor`."""
     bounds: dict[str, int] = {}

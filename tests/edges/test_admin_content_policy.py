@@ -28,7 +28,9 @@ def test_no_page_has_any_inline_and_none_loads_from_elsewhere(admin_client: Clie
     index = reverse("admin:app_list", args=["django_reliable_jobs"])
     pages = [index, reverse("admin:django_reliable_jobs_overview")]
     pages += [f"{index}{model}/" for model in ("alert", "job", "limit", "queue", "schedule", "worker")]
-    pages += [f"{index}schedule/add/", *_pages_of_rows()]
+    pages += [f"{index}schedule/add/", f"{index}job/dead/", f"{index}job/enqueue/"]
+    pages += [f"{index}job/enqueue/?task=tests.tasks.by_hand", *_pages_of_rows()]
+    pages += [f"{index}schedule/{pk}/runs/" for pk in Schedule.objects.values_list("pk", flat=True)]
     for page in pages:
         response = admin_client.get(page)
         assert response.status_code == 200, page
