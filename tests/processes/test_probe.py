@@ -81,17 +81,17 @@ class TestProbe:
 class TestProcesses:
     def test_a_worker_whose_loop_is_blocked_turns_unhealthy(self, start_worker: Start) -> None:
         port = free_port()
-        worker = start_worker("--health-port", str(port), settings={"LEASE_SECONDS": 1})
+        worker = start_worker("--health-port", str(port), settings={"LEASE_SECONDS": 2})
         wait_for(lambda: status_at(port) == 200, what="the answer")
         tasks.blocks_the_worker.enqueue(30)
-        wait_for(lambda: status_at(port) == 503, timeout=15, what="the complaint")
+        wait_for(lambda: status_at(port) == 503, timeout=30, what="the complaint")
         assert "the worker has not turned for" in ask(port)[1]
         assert not worker.has_ended
 
     def test_a_worker_that_runs_a_long_job_stays_healthy(self, start_worker: Start) -> None:
         port = free_port()
-        start_worker("--health-port", str(port), "--threads", "1", settings={"LEASE_SECONDS": 1})
-        tasks.slow.enqueue(5)
+        start_worker("--health-port", str(port), "--threads", "1", settings={"LEASE_SECONDS": 2})
+        tasks.slow.enqueue(7)
         seen: list[int] = []
 
         def has_ended() -> bool:
