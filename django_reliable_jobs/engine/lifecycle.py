@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db.backends.utils import CursorWrapper
-
 from django_reliable_jobs import clock
-from django_reliable_jobs.engine import arrays, endings_of_jobs, families, waits
+from django_reliable_jobs.engine import arrays, endings_of_jobs, waits
+from django_reliable_jobs.engine.cancelling import Cancelled, cancel
 from django_reliable_jobs.engine.endings_of_jobs import Ended
 from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.engine.undoing import HAS_TO_UNDO
 from django_reliable_jobs.engine.wakeup import notify_idle
 from django_reliable_jobs.models import Job
 
+__all__ = ["END", "SUCCEED", "Cancelled", "Ending", "Outcome", "cancel", "end", "sort_out", "succeed_parameters"]
+
 _NOW = "coalesce(%(moment)s::timestamptz, clock_timestamp())"
 ASKED_REASON = "coalesce(nullif(asked.reason, ''), 'cancelled on request')"
-_LIVE_AT_REST = "('SCHEDULED', 'READY', 'WAITING')"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,41 +148,6 @@ SELECT job.token, job.status FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[]
   JOIN django_reliable_jobs_job job ON job.id = given.id AND job.token = given.token
 """
 
-LOCK_AT_REST = f"""
-SELECT id FROM django_reliable_jobs_job
- WHERE id = ANY(%(ids)s::bigint[]) AND status IN {_LIVE_AT_REST} AND compensation <> 'running'
- ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
-"""
-
-# A statement of its own after the lock, so that its snapshot sees what the last attempt had kept.
-CANCEL_AT_REST = f"""
-WITH given AS MATERIALIZED (
-    SELECT id, {HAS_TO_UNDO.format("mine")} AS must_undo FROM django_reliable_jobs_job mine
-     WHERE id = ANY(%(ids)s::bigint[])
-)
-UPDATE django_reliable_jobs_job job
-   SET status = CASE WHEN given.must_undo THEN 'READY' ELSE 'CANCELLED' END,
-       compensation = CASE WHEN given.must_undo THEN 'running' ELSE job.compensation END,
-       ends_as = CASE WHEN given.must_undo THEN 'CANCELLED' END, losses = 0,
-       run_after = CASE WHEN given.must_undo THEN {_NOW} ELSE job.run_after END, expires_at = NULL, start_before = NULL,
-       finished_at = CASE WHEN given.must_undo THEN NULL ELSE {_NOW} END,
-       reason = coalesce((SELECT nullif(asked.reason, '') FROM django_reliable_jobs_cancelrequest asked
-                           WHERE asked.job_id = job.id), nullif(%(reason)s, ''), 'cancelled on request')
-  FROM given WHERE job.id = given.id
-RETURNING job.id, job.status, job.task, job.meta, job.batch_id,
-          CASE WHEN given.must_undo THEN {notify_idle("job.queue_name")} END
-"""
-
-# Not only for RUNNING: a row that was locked a moment ago may be on its way there. Claims pass over what is asked to
-# cancel.
-ASK_TO_CANCEL = """
-INSERT INTO django_reliable_jobs_cancelrequest (job_id, reason)
-SELECT id, %(reason)s FROM django_reliable_jobs_job
- WHERE id = ANY(%(ids)s::bigint[]) AND status IN ('SCHEDULED', 'READY', 'RUNNING', 'WAITING')
-   AND compensation <> 'running'
-    ON CONFLICT (job_id) DO NOTHING RETURNING job_id
-"""
-
 
 def succeed_parameters(endings: Sequence[Ending]) -> dict[str, Any]:
     """Return what SUCCEED is executed with."""
@@ -260,43 +225,3 @@ def sort_out(using: str, endings: Iterable[Ending]) -> tuple[list[Ending], list[
     written = [each for each in endings if status_of.get(each.token) == each.outcome.status != Job.Status.RUNNING]
     known = {each.token for each in held} | {each.token for each in written}
     return held, written, [each for each in endings if each.token not in known]
-
-
-@dataclass(frozen=True)
-class Cancelled:
-    """What `cancel` did, as job ids."""
-
-    cancelled: list[int]
-    asked: list[int]  # running: its worker is told with its next heartbeat; or it undoes first what it did
-
-
-def cancel(using: str, job_ids: Sequence[int], *, reason: str, children: bool = False) -> Cancelled:
-    """Cancel jobs that have not ended: at once what waits, by a request what runs. A job that succeeds first is
-    SUCCEEDED. `children`: also the jobs that they started with `start_child`, and so on.
-    """
-    if children:
-        young = families.live_children(using, job_ids)
-        done = cancel(using, young, reason=reason, children=True) if young else Cancelled([], [])
-        own = cancel(using, job_ids, reason=reason)
-        return Cancelled([*own.cancelled, *done.cancelled], [*own.asked, *done.asked])
-    with short_transaction(using) as cursor:
-        statuses = cancel_at_rest(using, cursor, job_ids, reason=reason)
-        cursor.execute(ASK_TO_CANCEL, {"ids": sorted(set(job_ids) - set(statuses)), "reason": reason})
-        asked = [job_id for (job_id,) in cursor.fetchall()]
-    cancelled = [job_id for job_id, status in statuses.items() if status == Job.Status.CANCELLED]
-    return Cancelled(cancelled, [*(set(statuses) - set(cancelled)), *asked])
-
-
-def cancel_at_rest(using: str, cursor: CursorWrapper, job_ids: Collection[int], *, reason: str) -> dict[int, str]:
-    """Cancel, in the current transaction, those of these jobs that are at rest and free; return their statuses now.
-
-    READY is what has something to undo first.
-    """
-    cursor.execute(LOCK_AT_REST, {"ids": sorted(job_ids)})
-    locked = [job_id for (job_id,) in cursor.fetchall()]
-    if not locked:
-        return {}
-    cursor.execute(CANCEL_AT_REST, {"ids": locked, "reason": reason, "moment": clock.moment()})
-    rows = [Ended(*row[:-1]) for row in cursor.fetchall()]
-    endings_of_jobs.ended(using, rows)
-    return {each.job_id: each.status for each in rows}

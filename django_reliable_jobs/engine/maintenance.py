@@ -17,7 +17,7 @@ from django.db.backends.utils import CursorWrapper
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine import alerts, counters, isolation, lifecycle, references, successes
+from django_reliable_jobs.engine import alerts, cancelling, counters, isolation, lifecycle, references, successes
 from django_reliable_jobs.engine.lifecycle import Ending, Outcome
 from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.engine.wakeup import notify_idle
@@ -93,7 +93,7 @@ THEIR_JOBS = """
 SELECT job.id, job.token, job.max_attempts, extract(epoch FROM clock_timestamp() - job.started_at)::float8,
        CASE WHEN EXISTS (SELECT 1 FROM django_reliable_jobs_checkpoint saved
                           WHERE saved.job_id = job.id AND saved.token = job.token) THEN 0 ELSE job.losses END,
-       job.compensation = 'running'
+       job.compensation = 'running', job.queue_name, job.task
   FROM django_reliable_jobs_job job WHERE job.worker_id = %(id)s AND job.status = 'RUNNING'
  ORDER BY job.id LIMIT %(batch)s FOR NO KEY UPDATE SKIP LOCKED
 """
@@ -101,17 +101,6 @@ SELECT job.id, job.token, job.max_attempts, extract(epoch FROM clock_timestamp()
 FORGET_WORKER = """
 DELETE FROM django_reliable_jobs_worker worker WHERE id = %(id)s AND lost_at IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM django_reliable_jobs_job job WHERE job.worker_id = worker.id AND job.status = 'RUNNING')
-"""
-
-ANSWERABLE = """
-SELECT asked.job_id FROM django_reliable_jobs_cancelrequest asked
-  JOIN django_reliable_jobs_job job ON job.id = asked.job_id
- WHERE job.status <> 'RUNNING' ORDER BY asked.job_id LIMIT %(batch)s
-"""
-FORGET_ANSWERED = """
-DELETE FROM django_reliable_jobs_cancelrequest asked USING django_reliable_jobs_job job
- WHERE asked.job_id = ANY(%(ids)s::bigint[]) AND job.id = asked.job_id
-   AND (job.finished_at IS NOT NULL OR job.compensation = 'running')
 """
 
 RESUME_QUEUES = f"""
@@ -269,15 +258,7 @@ def _loss(message: str, max_attempts: int, losses: int, uniform: Callable[[], fl
 
 def honour_cancel_requests(using: str) -> int:
     """Cancel what was asked to cancel while it ran and is at rest again; return how many requests were answered."""
-    with engine_cursor(using) as cursor:
-        cursor.execute(ANSWERABLE, {"batch": BATCH})
-        job_ids = [job_id for (job_id,) in cursor.fetchall()]
-    if not job_ids:
-        return 0
-    with short_transaction(using) as cursor:
-        lifecycle.cancel_at_rest(using, cursor, job_ids, reason="")
-        cursor.execute(FORGET_ANSWERED, {"ids": job_ids})
-        return int(cursor.rowcount)
+    return cancelling.honour_requests(using, batch=BATCH)
 
 
 def resume_queues(using: str) -> int:

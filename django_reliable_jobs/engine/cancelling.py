@@ -1,0 +1,122 @@
+"""Jobs are cancelled because somebody wants it: at once what is at rest, by a request what runs.
+
+What has something to undo does not end yet: it is ready for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from django.db.backends.utils import CursorWrapper
+
+from django_reliable_jobs import clock
+from django_reliable_jobs.engine import endings_of_jobs, families
+from django_reliable_jobs.engine.endings_of_jobs import Ended
+from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
+from django_reliable_jobs.engine.undoing import HAS_TO_UNDO
+from django_reliable_jobs.engine.wakeup import notify_idle
+from django_reliable_jobs.models import Job
+
+_NOW = "coalesce(%(moment)s::timestamptz, clock_timestamp())"
+_LIVE_AT_REST = "('SCHEDULED', 'READY', 'WAITING')"
+
+LOCK_AT_REST = f"""
+SELECT id FROM django_reliable_jobs_job
+ WHERE id = ANY(%(ids)s::bigint[]) AND status IN {_LIVE_AT_REST} AND compensation <> 'running'
+ ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+"""
+
+# A statement of its own after the lock, so that its snapshot sees what the last attempt had kept.
+CANCEL_AT_REST = f"""
+WITH given AS MATERIALIZED (
+    SELECT id, {HAS_TO_UNDO.format("mine")} AS must_undo FROM django_reliable_jobs_job mine
+     WHERE id = ANY(%(ids)s::bigint[])
+)
+UPDATE django_reliable_jobs_job job
+   SET status = CASE WHEN given.must_undo THEN 'READY' ELSE 'CANCELLED' END,
+       compensation = CASE WHEN given.must_undo THEN 'running' ELSE job.compensation END,
+       ends_as = CASE WHEN given.must_undo THEN 'CANCELLED' END, losses = 0,
+       run_after = CASE WHEN given.must_undo THEN {_NOW} ELSE job.run_after END, expires_at = NULL, start_before = NULL,
+       finished_at = CASE WHEN given.must_undo THEN NULL ELSE {_NOW} END,
+       reason = coalesce((SELECT nullif(asked.reason, '') FROM django_reliable_jobs_cancelrequest asked
+                           WHERE asked.job_id = job.id), nullif(%(reason)s, ''), 'cancelled on request')
+  FROM given WHERE job.id = given.id
+RETURNING job.id, job.status, job.task, job.meta, job.batch_id,
+          CASE WHEN given.must_undo THEN {notify_idle("job.queue_name")} END
+"""
+
+# Not only for RUNNING: a row that was locked a moment ago may be on its way there. Claims pass over what is asked to
+# cancel.
+ASK_TO_CANCEL = """
+INSERT INTO django_reliable_jobs_cancelrequest (job_id, reason)
+SELECT id, %(reason)s FROM django_reliable_jobs_job
+ WHERE id = ANY(%(ids)s::bigint[]) AND status IN ('SCHEDULED', 'READY', 'RUNNING', 'WAITING')
+   AND compensation <> 'running'
+    ON CONFLICT (job_id) DO NOTHING RETURNING job_id
+"""
+
+# Open requests of jobs that are at rest again.
+ANSWERABLE = """
+SELECT asked.job_id FROM django_reliable_jobs_cancelrequest asked
+  JOIN django_reliable_jobs_job job ON job.id = asked.job_id
+ WHERE job.status <> 'RUNNING' ORDER BY asked.job_id LIMIT %(batch)s
+"""
+FORGET_ANSWERED = """
+DELETE FROM django_reliable_jobs_cancelrequest asked USING django_reliable_jobs_job job
+ WHERE asked.job_id = ANY(%(ids)s::bigint[]) AND job.id = asked.job_id
+   AND (job.finished_at IS NOT NULL OR job.compensation = 'running')
+"""
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """What `cancel` did, as job ids."""
+
+    cancelled: list[int]
+    asked: list[int]  # running: its worker is told with its next heartbeat; or it undoes first what it did
+
+
+def cancel(using: str, job_ids: Sequence[int], *, reason: str, children: bool = False) -> Cancelled:
+    """Cancel jobs that have not ended: at once what waits, by a request what runs. A job that succeeds first is
+    SUCCEEDED. `children`: also the jobs that they started with `start_child`, and so on.
+    """
+    if children:
+        young = families.live_children(using, job_ids)
+        done = cancel(using, young, reason=reason, children=True) if young else Cancelled([], [])
+        own = cancel(using, job_ids, reason=reason)
+        return Cancelled([*own.cancelled, *done.cancelled], [*own.asked, *done.asked])
+    with short_transaction(using) as cursor:
+        statuses = cancel_at_rest(using, cursor, job_ids, reason=reason)
+        cursor.execute(ASK_TO_CANCEL, {"ids": sorted(set(job_ids) - set(statuses)), "reason": reason})
+        asked = [job_id for (job_id,) in cursor.fetchall()]
+    cancelled = [job_id for job_id, status in statuses.items() if status == Job.Status.CANCELLED]
+    return Cancelled(cancelled, [*(set(statuses) - set(cancelled)), *asked])
+
+
+def cancel_at_rest(using: str, cursor: CursorWrapper, job_ids: Collection[int], *, reason: str) -> dict[int, str]:
+    """Cancel, in the current transaction, those of these jobs that are at rest and free; return their statuses now.
+
+    READY is what has something to undo first.
+    """
+    cursor.execute(LOCK_AT_REST, {"ids": sorted(job_ids)})
+    locked = [job_id for (job_id,) in cursor.fetchall()]
+    if not locked:
+        return {}
+    cursor.execute(CANCEL_AT_REST, {"ids": locked, "reason": reason, "moment": clock.moment()})
+    rows = [Ended(*row[:-1]) for row in cursor.fetchall()]
+    endings_of_jobs.ended(using, rows)
+    return {each.job_id: each.status for each in rows}
+
+
+def honour_requests(using: str, *, batch: int) -> int:
+    """Cancel what was asked to cancel while it ran and is at rest again; return how many requests were answered."""
+    with engine_cursor(using) as cursor:
+        cursor.execute(ANSWERABLE, {"batch": batch})
+        job_ids = [job_id for (job_id,) in cursor.fetchall()]
+    if not job_ids:
+        return 0
+    with short_transaction(using) as cursor:
+        cancel_at_rest(using, cursor, job_ids, reason="")
+        cursor.execute(FORGET_ANSWERED, {"ids": job_ids})
+        return int(cursor.rowcount)
