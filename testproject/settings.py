@@ -32,6 +32,7 @@ INSTALLED_APPS = [
     "testproject.shop",
     "testproject.benchmarks",
     "testproject.chaos",
+    "testproject.exercises",
 ]
 
 MIDDLEWARE = [
