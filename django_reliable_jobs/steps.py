@@ -9,11 +9,10 @@ from __future__ import annotations
 import inspect
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 from django_reliable_jobs import arguments
 from django_reliable_jobs.conf import settings
@@ -26,8 +25,9 @@ from django_reliable_jobs.exceptions import (
     StepFailed,
     Suspension,
 )
-from django_reliable_jobs.replay import Asked, Stored, find_function, name_of
+from django_reliable_jobs.replay import Asked, find_function, name_of
 from django_reliable_jobs.retry import LONGEST_SPAN, Backoff, RetryPolicy, as_seconds
+from django_reliable_jobs.step_port import StepPort, StepRecord
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,42 +37,6 @@ logger = logging.getLogger("django_reliable_jobs")
 BROKEN_BACKOFF_SECONDS = 60.0
 MOST_TRIES = 32_767
 WRITE_PAUSES = (0.1, 0.5, 2.0)  # seconds between tries to write what came of a call
-
-
-class StepRecord(NamedTuple):
-    """What the history keeps of a step."""
-
-    name: str
-    function: str
-    state: str
-    value: str = "null"  # JSON
-    args: str | None = None  # JSON, if there is something to undo
-    undo: str | None = None
-    is_atomic: bool = False
-    tries: int = 1
-    took: float = 0.0  # seconds of the last try
-    error: str | None = None
-    kind: str = "step"
-
-
-class StepPort(Protocol):
-    """What steps are written through; a worker puts it into the context."""
-
-    policy: RetryPolicy
-    module: str
-    running: RunningStep | None
-    suspension: Suspension | None
-
-    def ask(self, name: str, kind: str, function: str | None = None) -> Asked: ...
-    def refuse_in_transaction(self, what: str) -> None: ...
-    def record(self, record: StepRecord) -> None: ...
-    def try_to_record(self, record: StepRecord) -> bool: ...
-    def recording(self) -> AbstractContextManager[Callable[[StepRecord], None]]: ...
-    def sleep(self, name: str, until: float | datetime) -> float: ...
-    def wait_for_event(self, name: str, event: str, timeout: float | None) -> tuple[Stored, float | None]: ...
-    def start_children(self, name: str, placement: Any, calls: Any) -> dict[str, Any]: ...
-    def wait_for_batches(self, name: str, batches: Sequence[int], jobs: Sequence[int] | None) -> Stored | None: ...
-    def results(self, batch_id: int) -> Iterator[Any]: ...
 
 
 def step(

@@ -19,7 +19,7 @@ from django_reliable_jobs.exceptions import InvalidCheckpoint, InvalidStep
 from django_reliable_jobs.models import Batch, Job
 from django_reliable_jobs.placement import Placement
 from django_reliable_jobs.replay import Stored
-from django_reliable_jobs.steps import StepRecord
+from django_reliable_jobs.step_port import StepRecord
 
 PAGE = 1000
 MOST_FAILURES = 20

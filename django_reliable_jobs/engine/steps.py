@@ -19,7 +19,8 @@ from django_reliable_jobs.replay import Asked, Replay, Stored
 from django_reliable_jobs.retry import DEFAULT_POLICY, RetryPolicy
 
 if TYPE_CHECKING:
-    from django_reliable_jobs.steps import RunningStep, StepRecord
+    from django_reliable_jobs.step_port import StepRecord
+    from django_reliable_jobs.steps import RunningStep
 
 logger = logging.getLogger("django_reliable_jobs")
 

@@ -18,9 +18,9 @@ from django_reliable_jobs import arguments, clock, registry, signals
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.context import JobContext, StopFlag, entered
 from django_reliable_jobs.engine import atomic
+from django_reliable_jobs.engine.children import ChildPort
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.lifecycle import Outcome
-from django_reliable_jobs.engine.children import ChildPort
 from django_reliable_jobs.engine.steps import StepPort
 from django_reliable_jobs.exceptions import (
     Cancel,

@@ -21,7 +21,7 @@ from django_reliable_jobs.models import Job
 from django_reliable_jobs.processes.errors import one_line, stored
 from django_reliable_jobs.registry import Task
 from django_reliable_jobs.replay import find_function
-from django_reliable_jobs.steps import StepRecord
+from django_reliable_jobs.step_port import StepRecord
 
 logger = logging.getLogger("django_reliable_jobs")
 

@@ -16,7 +16,7 @@ from django_reliable_jobs.engine.steps import StepPort
 from django_reliable_jobs.exceptions import LeaseLost
 from django_reliable_jobs.models import Checkpoint
 from django_reliable_jobs.processes.execution import call_here, execute
-from django_reliable_jobs.steps import StepRecord
+from django_reliable_jobs.step_port import StepRecord
 from tests import step_tasks
 from tests.actors import on_stage
 from tests.claims import claim_one_as, let_lease_run_out, replace, row
