@@ -13,8 +13,9 @@ from typing import Any, Generic, TypeVar
 from django.db.models import Model, QuerySet
 from django.db.models.manager import BaseManager
 
-from django_reliable_jobs.arguments import without_bad_characters
+from django_reliable_jobs.arguments import dump, without_bad_characters
 from django_reliable_jobs.batch_sources import CursorSource, QuerysetSource, Source, State
+from django_reliable_jobs.conf import settings
 from django_reliable_jobs.context import JobContext
 from django_reliable_jobs.exceptions import InvalidBatches, RunTimeOver
 from django_reliable_jobs.keyset import Rows
@@ -141,7 +142,7 @@ class Batches(Generic[T]):
                 "done": self.done + len(batch),
                 "skipped": self.skipped + batch.skipped,
             }
-            skipped = [*self._skipped, *batch.faults][:MOST_SKIPPED]
+            skipped = _as_many_as_fit([*self._skipped, *batch.faults])
             if len(skipped) > len(self._skipped):
                 self._context.save_checkpoint(PREFIX + self.name + SKIPPED, skipped)
             self._context.save_checkpoint(PREFIX + self.name, state)
@@ -150,6 +151,17 @@ class Batches(Generic[T]):
 
     def _tell(self, total: int | None) -> None:
         self._context._progress.count(self.done, total, self.skipped)
+
+
+def _as_many_as_fit(faults: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Return the first faults, so many of them that no error text can make the checkpoint too large."""
+    left, kept = settings.MAX_RESULT_BYTES // 2, 0
+    for fault in faults[:MOST_SKIPPED]:
+        left -= len(dump(fault))
+        if left < 0:
+            break
+        kept += 1
+    return faults[:kept]
 
 
 class Batch(Generic[T]):

@@ -328,6 +328,16 @@ class TestSkipped:
         assert kept[0]["error"].startswith("bad\ufffd 1x")
         assert len(kept[0]["error"]) == batches.LONGEST_ERROR
 
+    def test_long_errors_leave_room_for_fewer_and_never_fail_the_job(self, settings: Any) -> None:
+        settings.RELIABLE_JOBS = {**settings.RELIABLE_JOBS, "MAX_RESULT_BYTES": 20_000}
+        loop = a_context().batches(numbers(30), size=5, name="numbers")
+        for batch in loop:
+            with batch:
+                for number in batch:
+                    batch.skip(number, "\N{SNOWMAN}" * 1000)
+        assert loop.skipped == 30
+        assert len(state("numbers:skipped")) == 3
+
     def test_what_a_batch_that_fails_has_skipped_does_not_count(self) -> None:
         context = a_context()
         with pytest.raises(ValueError, match="it broke"):
