@@ -130,7 +130,8 @@ def test_a_leader_that_does_not_know_a_task_gives_way_once_to_one_that_may(
         new = start_worker(command="runscheduler", ready=False)
         wait_for(lambda: "stands by" in new.output, timeout=20, what="the new release to stand by")
         schedules.resume("default", [schedule.pk])
-        wait_for(lambda: Slot.objects.filter(schedule_id=schedule.pk).exists(), timeout=30, what="a slot")
+        made = Slot.objects.filter(schedule_id=schedule.pk, outcome="job")
+        wait_for(made.exists, timeout=40, what="a slot with a job")
         assert Leader.objects.get().pid == new.pid
         new.kill()
         wait_for(lambda: old.is_leader, timeout=30, what="the old release to lead again")
