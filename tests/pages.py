@@ -37,7 +37,10 @@ class Block:
         """The words behind `manage.py` of each line that calls it."""
         for line in self.code.replace("\\\n", " ").splitlines():
             if match := _COMMAND.match(line.strip()):
-                words = shlex.split(match[1], comments=True)
+                try:
+                    words = shlex.split(match[1], comments=True)
+                except ValueError:  # a quotation that goes on in the next line: code for the shell of Django
+                    continue
                 if words and not any(word in ("...", "…") for word in words):
                     yield words
 
