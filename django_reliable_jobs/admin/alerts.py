@@ -7,8 +7,8 @@ from typing import Any
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
 
 from django_reliable_jobs.admin.read_only import ReadOnlyAdmin
 from django_reliable_jobs.engine import alerts
@@ -76,7 +76,8 @@ class AlertAdmin(ReadOnlyAdmin):
     @admin.display(description=_("state"))
     def state(self, alert: Alert) -> str:
         if alert.resolved_at is not None:
-            return f"resolved {as_local(alert.resolved_at)}"
+            return gettext("resolved %s") % as_local(alert.resolved_at)
         if alert.acknowledged_at is not None:
-            return f"acknowledged {as_local(alert.acknowledged_at)} by {alert.acknowledged_by}"
-        return "open"
+            moment, name = as_local(alert.acknowledged_at), alert.acknowledged_by
+            return gettext("acknowledged %(moment)s by %(name)s") % {"moment": moment, "name": name}
+        return gettext("open")

@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from django_reliable_jobs.admin.read_only import ReadOnlyAdmin
+from django_reliable_jobs.admin.words import queues_in_words, span_in_words, state_in_words
 from django_reliable_jobs.engine import inspection
 from django_reliable_jobs.engine.inspection import as_local
 from django_reliable_jobs.models import Worker
@@ -27,7 +28,7 @@ class WorkerAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("state"))
     def state(self, worker: Any) -> str:
-        return str(worker.state)
+        return state_in_words(str(worker.state))
 
     @admin.display(description=_("running jobs"))
     def running(self, worker: Any) -> int:
@@ -35,8 +36,7 @@ class WorkerAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("queues"))
     def served(self, worker: Worker) -> str:
-        served = _("all") if worker.queues is None else ", ".join(worker.queues)
-        return f"{served} except {', '.join(worker.excluded_queues)}" if worker.excluded_queues else str(served)
+        return queues_in_words(worker.queues, worker.excluded_queues)
 
     @admin.display(description=_("started"))
     def started(self, worker: Worker) -> str:
@@ -44,7 +44,7 @@ class WorkerAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("last heartbeat"))
     def heartbeat(self, worker: Any) -> str:
-        return f"{as_local(worker.heartbeat_at)} ({worker.heartbeat_age.total_seconds():.0f} s ago)"
+        return f"{as_local(worker.heartbeat_at)} ({_('%s ago') % span_in_words(worker.heartbeat_age)})"
 
     @admin.display(description=_("lease ends"))
     def lease_ends(self, worker: Worker) -> str:

@@ -20,13 +20,12 @@ from django_reliable_jobs import registry
 from django_reliable_jobs.admin import progress
 from django_reliable_jobs.admin.job_acts import ACTS
 from django_reliable_jobs.admin.job_list import marked
-from django_reliable_jobs.admin.words import as_json, clock_time, span_in_words
+from django_reliable_jobs.admin.words import as_json, clock_time, done_in_words, span_in_words
 from django_reliable_jobs.engine import history, inspection, obstacles, schedule_history
 from django_reliable_jobs.engine.inspection import as_local
 from django_reliable_jobs.engine.progress import of_claims
 from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.models import Attempt, Checkpoint, Job, Worker
-from django_reliable_jobs.progress import in_words
 
 TEMPLATE = "admin/django_reliable_jobs/job/page.html"
 MOST_ATTEMPTS = 20
@@ -155,7 +154,7 @@ def _attempts(using: str, job: Job, attempts: list[Attempt]) -> list[dict[str, A
             "started": as_local(each.started_at),
             "took": span_in_words(each.duration),
             "error": ": ".join(filter(None, [each.error_class, each.error_message])),
-            "progress": in_words(at.done, at.total, at.skipped) if (at := told.get(each.claim)) else "",
+            "progress": done_in_words(at.done, at.total, at.skipped) if (at := told.get(each.claim)) else "",
             "is_newest": place == 0,
         }
         for place, each in enumerate(attempts)

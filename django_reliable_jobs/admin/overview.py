@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from django_reliable_jobs.admin.overview_schedules import schedules
 from django_reliable_jobs.admin.throughput import MINUTES, throughput
-from django_reliable_jobs.admin.words import clock_time, span_in_words, when
+from django_reliable_jobs.admin.words import clock_time, queues_in_words, span_in_words, state_in_words, when
 from django_reliable_jobs.engine import counters, inspection, standings
 from django_reliable_jobs.engine.inspection import QueueStatus, WorkerStatus, as_local
 from django_reliable_jobs.engine.standings import Running
@@ -36,6 +36,7 @@ class Work:
     """One worker, with the jobs that it has run for longest."""
 
     status: WorkerStatus
+    state: str
     served: str
     seen: str
     jobs: list[tuple[Running, str]]
@@ -75,7 +76,7 @@ def _alerts(using: str, now: datetime) -> dict[str, Any]:
         Alert.objects.using(using).filter(resolved_at=None).order_by("severity", "-opened_at")[: MOST_ALERTS + 1]
     )
     return {
-        "alerts": [{"row": each, "since": when(each.opened_at, now)} for each in found[:MOST_ALERTS]],
+        "alerts": [{"row": each, "span": span_in_words(now - each.opened_at)} for each in found[:MOST_ALERTS]],
         "has_more_alerts": len(found) > MOST_ALERTS,
     }
 
@@ -111,18 +112,16 @@ def _workers(using: str, now: datetime) -> dict[str, Any]:
         "workers": [_work(each, running[each.id], now) for each in found[:MOST_WORKERS]],
         "has_more_workers": len(found) > MOST_WORKERS,
         "leader": leader,
-        "leader_since": "" if leader is None else when(leader.elected_at, now),
+        "leader_span": "" if leader is None else span_in_words(now - leader.elected_at),
     }
 
 
 def _work(worker: WorkerStatus, running: list[Running], now: datetime) -> Work:
     shown = running[:MOST_JOBS_OF_WORKER]
-    served = _("all") if worker.queues is None else ", ".join(worker.queues)
-    if worker.excluded_queues:
-        served = _("%(queues)s except %(excluded)s") % {"queues": served, "excluded": ", ".join(worker.excluded_queues)}
     return Work(
         status=worker,
-        served=served,
+        state=state_in_words(worker.state),
+        served=queues_in_words(worker.queues, worker.excluded_queues),
         seen=when(now - worker.heartbeat_age, now),
         jobs=[(each, span_in_words(now - each.started_at)) for each in shown],
         more=worker.running - len(shown),

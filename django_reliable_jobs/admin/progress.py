@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
+from django_reliable_jobs.admin.words import done_in_words, span_in_words
 from django_reliable_jobs.engine import progress
 from django_reliable_jobs.engine.inspection import as_local
 from django_reliable_jobs.engine.progress import Loop, Standing
 from django_reliable_jobs.models import Job, Progress
-from django_reliable_jobs.progress import in_words
 
 MOST_FAULTS = 20
 
@@ -41,19 +43,23 @@ def how_far(job: Job) -> SafeString:
 
 
 def _told(told: Progress, *, is_running: bool) -> list[SafeString | str]:
-    lines: list[SafeString | str] = [in_words(told.done, told.total, told.skipped)]
+    lines: list[SafeString | str] = [done_in_words(told.done, told.total, told.skipped)]
     if told.total:
         lines.insert(0, format_html('<progress value="{}" max="{}"></progress>', told.done, told.total))
     if is_running and told.rate:
-        left = "" if told.time_left is None else _(", about {:.0f} s left").format(told.time_left.total_seconds())
+        left = "" if told.time_left is None else _(", about %s left") % _rounded(told.time_left)
         lines.append(_("{:,.1f} per second").format(told.rate) + left)
     lines.append(_("told at {}").format(as_local(told.told_at)))
     return [*lines, told.message] if told.message else lines
 
 
 def _of_loop(loop: Loop) -> SafeString:
-    told = in_words(loop.done, None, loop.skipped)
+    told = done_in_words(loop.done, None, loop.skipped)
     faults = format_html_join(
         "", "<li>{}: {}</li>", ((each.get("item"), each.get("error")) for each in loop.faults[:MOST_FAULTS])
     )
     return format_html("{}: {}<ul>{}</ul>" if faults else "{}: {}{}", loop.name, told, faults)
+
+
+def _rounded(span: timedelta) -> str:
+    return span_in_words(timedelta(seconds=round(span.total_seconds())))

@@ -121,7 +121,8 @@ def _waits(oldest: timedelta | None) -> str:
 def _pause_of(everything: Queue | None) -> str:
     if everything is None or everything.paused_at is None:
         return ""
-    return f"{_('all queues are paused since')} {as_local(everything.paused_at)}{_until(everything.resume_at)}"
+    words = _("all queues are paused since")
+    return f"{words} {as_local(everything.paused_at)}{_until(everything.resume_at)}"
 
 
 def _until(moment: datetime | None) -> str:

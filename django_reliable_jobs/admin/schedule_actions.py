@@ -86,7 +86,8 @@ class ScheduleActions:
                 self._tell(request, str(error), messages.ERROR)
             else:
                 self._log(request, [schedule.pk], _("reset to the code: %s") % ", ".join(overridden))
-                self._tell(request, f"{schedule.name}: {', '.join(overridden) or _('nothing was overridden')}")
+                told = ", ".join(overridden) or str(_("nothing was overridden"))
+                self._tell(request, f"{schedule.name}: {told}")
 
     def _pause_for(self, request: HttpRequest, queryset: QuerySet[Schedule], span: str) -> None:
         try:

@@ -11,7 +11,7 @@ from django.utils.formats import number_format
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import ngettext, pgettext
 
 from django_reliable_jobs.engine.inspection import as_local
 
@@ -86,3 +86,31 @@ def number(value: float) -> str:
 
 def how_many_jobs(count: int) -> str:
     return ngettext("%s job", "%s jobs", count) % number(count)
+
+
+def queues_in_words(queues: list[str] | None, excluded: list[str]) -> str:
+    """Return which queues a worker serves."""
+    served = pgettext("queues", "all") if queues is None else ", ".join(queues)
+    if not excluded:
+        return served
+    return _("%(queues)s except %(excluded)s") % {"queues": served, "excluded": ", ".join(excluded)}
+
+
+def state_in_words(state: str) -> str:
+    """Return the state of a worker as `inspection.with_state` names it, in the reader's language."""
+    return {
+        "working": pgettext("a worker", "working"),
+        "idle": pgettext("a worker", "idle"),
+        "stopping": pgettext("a worker", "stopping"),
+        "silent": pgettext("a worker", "silent"),
+        "lost": pgettext("a worker", "lost"),
+    }[state]
+
+
+def done_in_words(done: int, total: int | None, skipped: int) -> str:
+    """Return how far a job is."""
+    if total is None:
+        told = _("%s done") % number(done)
+    else:
+        told = _("%(done)s of %(total)s done") % {"done": number(done), "total": number(total)}
+    return ", ".join([told, _("%s skipped") % number(skipped)]) if skipped else told

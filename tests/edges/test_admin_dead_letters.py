@@ -87,7 +87,8 @@ def test_a_group_is_tried_again_and_no_other(admin_client: Client, monkeypatch: 
     data = {"action": "retry", "select_across": "1", "_selected_action": "0", "of_page": "dead", "index": "0"}
     question = admin_client.post(url, data).content.decode()
     assert "All that match the list: about 3 jobs." in question
-    response = admin_client.post(url, {**data, "confirmed": "yes"})
+    fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="(\w*)">', question))
+    response = admin_client.post(url, {**fields, "spread": "", "csrfmiddlewaretoken": ""})
     assert response["Location"] == DEAD
     assert set(Job.objects.filter(status="READY")) == set(jobs)
     assert set(Job.objects.filter(status="DEAD")) == {other, same_error}

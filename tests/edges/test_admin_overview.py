@@ -156,7 +156,7 @@ def test_it_shows_queues_workers_leader_alerts_and_dead_letters(admin_client: Cl
     text = shown(admin_client)
     for each in (f"#{job.pk}", "host:7", "working", "mail except slow", "silent", "lonely", "3 min", "held", "paused"):
         assert each in text
-    assert "elsewhere:5 leads, since 2 h ago" in text
+    assert "elsewhere:5 leads, for 2 h." in text
     assert "critical lonely waits" in text
     assert "Dead letters 1 tests.tasks.broken_one1" in text
 

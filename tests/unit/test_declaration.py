@@ -110,6 +110,7 @@ REFUSED_OPTIONS = [
     ("concurrency", ["3", 1.5], "concurrency must be a whole number from 1"),
     ("rate_limit", [10, ("10/s",)], "rate_limit must be starts in a second, a minute or an hour"),
     ("on_dead", [1, charge, lambda job_id: None], "on_dead must be a task or the name of one"),
+    ("admin_enqueue", [1, None, "yes"], "admin_enqueue must be True or False"),
     ("takes_context", [1, None, "yes"], "takes_context must be True or False"),
 ]
 
@@ -156,6 +157,7 @@ ACCEPTED_OPTIONS: list[tuple[str, Any, str, Any]] = [
     ("timeout", 60, "timeout", timedelta(minutes=1)),
     ("timeout", None, "timeout", None),
     ("atomic", True, "atomic", True),
+    ("admin_enqueue", True, "admin_enqueue", True),
     ("on_dead", "shop.bury", "on_dead", "shop.bury"),
     ("on_dead", None, "on_dead", None),
 ]
