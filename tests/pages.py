@@ -38,7 +38,7 @@ class Block:
         for line in self.code.replace("\\\n", " ").splitlines():
             if match := _COMMAND.match(line.strip()):
                 try:
-                    words = shlex.split(match[1], comments=True)
+                    words = shlex.split(re.sub(r"\$\w+", "1", match[1]), comments=True)
                 except ValueError:  # a quotation that goes on in the next line: code for the shell of Django
                     continue
                 if words and not any(word in ("...", "…") for word in words):
