@@ -90,7 +90,7 @@ class AttemptPort:
 
     @contextmanager
     def _batch_transaction(self) -> Iterator[None]:
-        if any(blocks > around.get().get(alias, 0) for alias, blocks in open_blocks().items()):
+        if open_blocks().get(self._using, 0) > around.get().get(self._using, 0):
             raise InvalidBatches(
                 f"{self._task}: batches() inside a transaction could commit nothing before its end: leave atomic(), and"
                 " @task(atomic=True), away from around the loop"

@@ -75,7 +75,7 @@ class TestShow:
         text = jobs("show", job.pk)
         assert "[########################] 100.0 %  30 of 30 done, 15 skipped\n" in text
         assert " ago: batches:tests.Item\n" in text
-        assert f"  batches of tests.Item: 30 done, 15 skipped, goes on after [{items[-1].pk}]\n" in text
+        assert f"  batches of tests.Item: 30 done, 15 skipped, up to [{items[-1].pk}]\n" in text
         assert f"    skipped Item {items[0].pk}: ValueError: place 1\n" in text
         assert "    and 5 more; --json has the first 15\n" in text
 

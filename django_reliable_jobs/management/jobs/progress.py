@@ -89,7 +89,7 @@ def progress_lines(job: Job, standing: Standing, now: datetime) -> list[str]:
         lines.append(
             f"  last checkpoint {distance(standing.saved_at, now=now)}: {printable(standing.checkpoint or '')}"
         )
-    lines += [line for loop in standing.loops for line in _loop_lines(loop)]
+    lines += [line for loop in standing.loops for line in _loop_lines(loop, job)]
     return ["", "Progress", *lines] if lines else []
 
 
@@ -118,11 +118,12 @@ def _speed(told: Progress, now: datetime) -> str:
     return f"{told.rate:,.{digits}f} per second{left}"
 
 
-def _loop_lines(loop: Loop) -> list[str]:
+def _loop_lines(loop: Loop, job: Job) -> list[str]:
     skipped = f", {loop.skipped:,} skipped" if loop.skipped else ""
+    goes_on = "up to" if job.status == Job.Status.SUCCEEDED else "goes on after"
     after = printable(str(loop.after))
     after = after if len(after) <= LONGEST_CURSOR else f"{after[:LONGEST_CURSOR]}…"
-    lines = [f"  batches of {printable(loop.name)}: {loop.done:,} done{skipped}, goes on after {after}"]
+    lines = [f"  batches of {printable(loop.name)}: {loop.done:,} done{skipped}, {goes_on} {after}"]
     for fault in loop.faults[:MOST_FAULTS]:
         lines.append(f"    skipped {printable(str(fault.get('item')))}: {printable(str(fault.get('error')))}")
     if loop.skipped > MOST_FAULTS:
