@@ -28,6 +28,7 @@ from django_reliable_jobs.exceptions import (
 from django_reliable_jobs.replay import Asked, find_function, name_of
 from django_reliable_jobs.retry import LONGEST_SPAN, Backoff, RetryPolicy, as_seconds
 from django_reliable_jobs.step_port import StepPort, StepRecord
+from django_reliable_jobs.sync_only import refuse_on_event_loop
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -222,6 +223,7 @@ def step_port(kind: str, name: str) -> StepPort:
     context = current_job()
     port = _steps_of(context)
     what = "wait_for_event" if kind == "event" else kind
+    refuse_on_event_loop(f"{what}()", f"`await sync_to_async({what})(…)`")
     if port.running is not None:
         raise InvalidStep(f"{what}({name!r}) stands inside another step: steps follow each other, none is in another")
     port.refuse_in_transaction(f"{what}({name!r})")

@@ -13,6 +13,7 @@ from django_reliable_jobs import (
     Fail,
     Retry,
     Snooze,
+    current_job,
     exponential,
     sleep,
     start_child,
@@ -149,6 +150,11 @@ async def waits_in_a_coroutine(name: str) -> list[Any]:
     return [kept, await sync_to_async(wait_for_event)(name)]
 
 
+@task(max_attempts=1)
+async def asks_on_the_event_loop() -> None:
+    step("once", leaves, "once")
+
+
 def make(name: str) -> str:
     """Make a thing."""
     leave_effect(f"make {name}")
@@ -228,6 +234,19 @@ def atomic_child(name: str) -> str:
 @task()
 def has_one_child(ending: str = "") -> list[Any]:
     return ["of", wait_for(start_child(child, "a", ending))]
+
+
+@task()
+def child_of_days() -> str:
+    sleep("three days", timedelta(days=3))
+    if current_job().attempt == 1:
+        raise Retry(60)
+    return "after 3 days"
+
+
+@task()
+def has_a_child_of_days() -> Any:
+    return wait_for(start_child(child_of_days))
 
 
 @task(backoff=AT_ONCE)

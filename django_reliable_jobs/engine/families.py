@@ -49,6 +49,11 @@ SELECT job_id FROM django_reliable_jobs_wait
  WHERE job_id = ANY(%(ids)s::bigint[]) AND batches IS NOT NULL AND NOT is_satisfied ORDER BY job_id FOR UPDATE
 """
 
+WITH_BATCHES = """
+SELECT job_id FROM django_reliable_jobs_wait
+ WHERE job_id = ANY(%(ids)s::bigint[]) AND batches IS NOT NULL AND NOT is_satisfied ORDER BY job_id
+"""
+
 IS_WAITED_FOR = """EXISTS (
     SELECT 1 FROM jsonb_array_elements_text(wait.batches) AS given(id)
       JOIN django_reliable_jobs_batch batch ON batch.id = given.id::bigint WHERE batch.finished_at IS NULL)"""
@@ -148,6 +153,11 @@ def satisfy(using: str, job_ids: Sequence[int]) -> int:
     """Mark the waits of these jobs that are over, as no batch is left that they wait for; return how many."""
     waiting = [job_id for (job_id,) in _rows(using, LOCK_WAITS, ids=list(job_ids))]
     return len(_rows(using, SATISFY, ids=waiting)) if waiting else 0
+
+
+def with_batches(using: str, job_ids: Sequence[int]) -> list[int]:
+    """Return those of these jobs that wait for batches."""
+    return [job_id for (job_id,) in _rows(using, WITH_BATCHES, ids=list(job_ids))]
 
 
 def find_missed(using: str) -> list[int]:

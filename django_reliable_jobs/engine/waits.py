@@ -79,8 +79,9 @@ def wake_these(using: str, job_ids: Sequence[int]) -> int:
     """Look for the events of jobs that have just begun to wait, after that was committed; return how many go on."""
     with engine_cursor(using) as cursor:
         cursor.execute(JOIN_THESE, {"ids": list(job_ids)})
-    with short_transaction(using):
-        families.satisfy(using, sorted(job_ids))
+    if parents := families.with_batches(using, job_ids):
+        with short_transaction(using):
+            families.satisfy(using, parents)
     return _promote(using, PROMOTE_THESE, job_ids)
 
 

@@ -75,6 +75,12 @@ def test_a_coroutine_asks_for_steps_in_a_thread(start_worker: StartWorker) -> No
     assert Effect.objects.filter(name="once").count() == 1
 
 
+def test_on_the_event_loop_a_step_is_refused_with_the_way_out(start_worker: StartWorker) -> None:
+    job = step_tasks.asks_on_the_event_loop.enqueue()
+    start_worker()
+    assert "use `await sync_to_async(step)(…)`" in (wait_until(job, "DEAD").reason or "")
+
+
 def test_a_burst_wakes_who_waits_before_it_ends(start_worker: StartWorker) -> None:
     job = step_tasks.waits.enqueue("paid")
     assert start_worker("--burst", ready=False).wait() == 0
