@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from django.contrib.admin import site
 from django.core.management import get_commands, load_command_class
 from django.dispatch import Signal
 
@@ -139,6 +140,30 @@ def test_every_option_of_the_tasks_backend_stands_on_its_page() -> None:
     from django_reliable_jobs.backend import policies
 
     assert missing("how-to/django-tasks.md", (*policies.FOR_ONE, *policies.OTHER_OPTIONS)) == []
+
+
+def test_every_source_file_that_an_explanation_names_is_there() -> None:
+    """`claim.py` is one of the package or of the tests, `engine/claim.py` is in that room."""
+    sources = [str(path.relative_to(CHECKOUT)) for room in ("django_reliable_jobs", "tests") for path in _python(room)]
+    named = {
+        name for page in (DOCS / "explanation").glob("*.md") for name in re.findall(r"`([\w/]+\.py)", page.read_text())
+    }
+    named.discard("manage.py")
+    assert len(named) > 40
+    assert [name for name in sorted(named) if not any(f"/{source}".endswith(f"/{name}") for source in sources)] == []
+
+
+def _python(room: str) -> list[Path]:
+    return list((CHECKOUT / room).rglob("*.py"))
+
+
+def test_every_model_in_the_admin_stands_in_the_reference() -> None:
+    models = [model for model in site._registry if model._meta.app_label == "django_reliable_jobs"]
+    assert len(models) >= 5
+    text = (DOCS / "reference" / "admin.md").read_text()
+    assert [
+        model.__name__ for model in models if f"**{model._meta.verbose_name_plural.capitalize()}**" not in text
+    ] == []
 
 
 def links() -> list[tuple[Path, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import importlib
 import sys
@@ -52,10 +53,20 @@ def test_every_command_takes_what_a_page_tells_it(block: Block) -> None:
             continue
         command = load_command_class(get_commands()[name], name)
         command._called_from_command_line = False  # so that a mistake raises, and does not end this process
+        parser = command.create_parser("manage.py", name)
+        refuse_abbreviations(parser)
         try:
-            command.create_parser("manage.py", name).parse_args(arguments)
+            parser.parse_args(arguments)
         except (CommandError, SystemExit) as error:
             pytest.fail(f"{block}: manage.py {name} {' '.join(arguments)}: {error}")
+
+
+def refuse_abbreviations(parser: argparse.ArgumentParser) -> None:
+    parser.allow_abbrev = False
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for of_verb in action.choices.values():
+                refuse_abbreviations(of_verb)
 
 
 @pytest.mark.django_db

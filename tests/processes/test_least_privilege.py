@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.db import ProgrammingError, connection, transaction
 
-from django_reliable_jobs import Every, emit_event
+from django_reliable_jobs import Every, emit_event, task
 from django_reliable_jobs.engine import schedules
 from django_reliable_jobs.models import Alert, Job, Schedule
 from django_reliable_jobs.schedule_options import ScheduleOptions
@@ -25,6 +25,14 @@ from tests.workers import WorkerProcess
 
 ROLES = ("jobs_web", "jobs_worker", "jobs_scheduler", "jobs_monitor")
 SUFFIX = f"_{os.getpid()}"  # roles are the server's: another run of the tests may have its own
+
+
+@task(unique="key", on_duplicate="replace")
+def replaces(key: str, value: int) -> None: ...
+
+
+@task(unique="key", on_duplicate="postpone")
+def postpones(key: str) -> None: ...
 
 
 @pytest.fixture
@@ -84,6 +92,17 @@ def test_the_web_enqueues_and_a_worker_runs_what_tasks_can_be(
     wait_for(lambda: not Job.objects.filter(status__in=Job.LIVE).exists(), what="all jobs to end")
     assert set(Job.objects.filter(pk__in=[job.pk for job in jobs]).exclude(status="SUCCEEDED")) == {jobs[5]}
     assert "permission denied" not in worker.output
+
+
+def test_the_web_replaces_and_postpones_duplicates(roles: None) -> None:
+    with as_role("jobs_web"):
+        replaced, postponed = replaces.enqueue("key", 1), postpones.enqueue("key")
+        assert replaces.enqueue("key", 2).pk == replaced.pk
+        assert postpones.using(run_after=timedelta(hours=1)).enqueue("key").pk == postponed.pk
+    replaced.refresh_from_db()
+    postponed.refresh_from_db()
+    assert replaced.args == ["key", 2]
+    assert postponed.status == "SCHEDULED"
 
 
 def test_a_scheduler_makes_jobs_and_tells_of_alerts(roles: None, start_worker: Callable[..., WorkerProcess]) -> None:
