@@ -80,22 +80,27 @@ UPDATE django_reliable_jobs_limit
  WHERE kind = %(kind)s AND name = %(name)s
 """
 
-LIST = """
+LIST = f"""
 WITH running AS (
     SELECT split_part(concurrency_key, ':', 1) AS name, count(*) AS jobs FROM django_reliable_jobs_job
      WHERE status = 'RUNNING' AND concurrency_key IS NOT NULL GROUP BY 1
 ), ready AS MATERIALIZED (
     SELECT concurrency_key, rate_key FROM django_reliable_jobs_job job
      WHERE status = 'READY' AND (concurrency_key IS NOT NULL OR rate_key IS NOT NULL OR serial_key IS NOT NULL)
+), ready_key AS MATERIALIZED (
+    SELECT rate_key AS key, count(*) AS jobs FROM ready WHERE rate_key IS NOT NULL GROUP BY 1
 ), waiting AS (
-    SELECT 'concurrency' AS kind, split_part(concurrency_key, ':', 1) AS name, count(*) AS jobs FROM ready
-     WHERE concurrency_key IS NOT NULL GROUP BY 2
+    SELECT 'concurrency' AS kind, split_part(concurrency_key, ':', 1) AS name, count(*) AS jobs, NULL AS seconds
+      FROM ready WHERE concurrency_key IS NOT NULL GROUP BY 2
      UNION ALL
-    SELECT 'rate', split_part(rate_key, ':', 1), count(*) FROM ready WHERE rate_key IS NOT NULL GROUP BY 2
+    SELECT 'rate', split_part(ready_key.key, ':', 1), sum(ready_key.jobs)::bigint,
+           min(CASE WHEN pace.spacing IS NOT NULL THEN {SECONDS_TO_START} END)
+      FROM ready_key CROSS JOIN LATERAL {PACE.format("ready_key.key")} pace GROUP BY 2
 )
 SELECT said.kind, said.name, said.allowed, said.period, said.burst,
        said.override_allowed, said.override_period, said.override_burst,
-       CASE said.kind WHEN 'concurrency' THEN coalesce(running.jobs, 0) END, coalesce(waiting.jobs, 0)
+       CASE said.kind WHEN 'concurrency' THEN coalesce(running.jobs, 0) END, coalesce(waiting.jobs, 0),
+       waiting.seconds
   FROM django_reliable_jobs_limit said
   LEFT JOIN running ON running.name = said.name
   LEFT JOIN waiting ON waiting.kind = said.kind AND waiting.name = said.name
@@ -126,6 +131,7 @@ class LimitStatus:
     override: str | None  # the operator's, in force while there is one
     running: int | None
     waiting: int  # ready jobs that count for it, whatever else they wait for
+    seconds_to_start: float | None  # until a rate lets the first of those start; None: never, as the limit stands
 
 
 @dataclass(frozen=True)
@@ -178,11 +184,11 @@ def reset(using: str, kind: str, name: str) -> bool:
 def statuses(using: str) -> list[LimitStatus]:
     """Return every limit, by name."""
     with engine_cursor(using) as cursor:
-        cursor.execute(LIST)
+        cursor.execute(LIST, {"moment": clock.moment()})
         return [
-            LimitStatus(kind, name, as_text(*said), None if instead[0] is None else as_text(*instead), running, waiting)
-            for kind, name, *values, running, waiting in cursor.fetchall()
-            for said, instead in [(values[:3], values[3:])]
+            LimitStatus(kind, name, as_text(*said), None if instead[0] is None else as_text(*instead), *used)
+            for kind, name, *values in cursor.fetchall()
+            for said, instead, used in [(values[:3], values[3:6], values[6:])]
         ]
 
 

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 from django.utils import timezone
 
 from django_reliable_jobs.engine import claim, limits
-from django_reliable_jobs.models import Job, Limit, Queue
+from django_reliable_jobs.models import Job, Limit, Pace, Queue
 from django_reliable_jobs.testing import run_jobs
 from tests import limited_tasks, tasks
 from tests.edges.jobs_command import failing, jobs, jobs_json
@@ -31,9 +31,10 @@ class TestLimits:
         jobs("limit", THREE, "2")
         find_and_take(a_worker())
         line = next(line for line in jobs("limits").splitlines() if line.startswith(THREE))
-        assert line.split() == [THREE, "concurrency", "3", "2", "2", "3"]
+        assert line.split() == [THREE, "concurrency", "3", "2", "2", "3", "-"]
         assert {
             "kind": "concurrency", "name": THREE, "value": "3", "override": "2", "running": 2, "waiting": 3,
+            "seconds_to_start": None,
         } in jobs_json("limits")["limits"]  # fmt: skip
 
     def test_it_knows_the_limits_of_the_code_before_any_worker_has_started(self) -> None:
@@ -51,6 +52,22 @@ class TestLimits:
         limits.declare("default")
         assert THREE in jobs("status")
         assert [each["waiting"] for each in jobs_json("status")["limits"]] == [2]
+
+    def test_status_says_until_when_jobs_wait_for_a_rate(self) -> None:
+        def next_start() -> str:
+            [line] = (line for line in jobs("status").splitlines() if line.startswith("api "))
+            return line.split("  ")[-1].strip()
+
+        limited_tasks.call_api.enqueue_many([{"customer_id": 1}] * 2)
+        limits.declare("default")
+        assert next_start() == "now" and "NEXT START" in jobs("status")
+        find_and_take(a_worker())  # a start of the burst
+        limited_tasks.call_api.enqueue(1)
+        Limit.objects.filter(name="api").update(allowed=1, burst=1)
+        Pace.objects.update(paid_until=timezone.now() + timedelta(minutes=40))
+        assert next_start() == "in 40 min"
+        jobs("limit", "api", "0/h")
+        assert next_start() == "none"
 
 
 class TestLimit:

@@ -108,7 +108,7 @@ def test_an_override_is_in_force_at_once_and_can_be_reset() -> None:
     limited_tasks.one_at_a_time.enqueue_many([{}] * 10)
     assert starts() == 1
     assert limits.override("default", "concurrency", ONE, 3)
-    assert status(ONE) == limits.LimitStatus("concurrency", ONE, "1", "3", 1, 9)
+    assert status(ONE) == limits.LimitStatus("concurrency", ONE, "1", "3", 1, 9, None)
     assert starts() == 2
     assert limits.reset("default", "concurrency", ONE)
     assert (status(ONE).override, starts()) == (None, 0)  # three run on
@@ -152,6 +152,23 @@ def test_the_list_counts_what_runs_and_waits_over_all_keys_of_a_limit() -> None:
     )
     assert (status("api", "rate").running, status("api", "rate").waiting) == (None, 1)
     assert status("crm").running == status("crm").waiting == 0
+
+
+def test_the_list_says_when_a_rate_lets_the_first_of_all_its_waiting_keys_start(moment: datetime) -> None:
+    def seconds(later: float) -> float | None:
+        with at(moment + timedelta(seconds=later)):
+            found = status("api", "rate").seconds_to_start
+        return None if found is None else round(found, 1)
+
+    assert seconds(0) is None  # nothing waits
+    limited_tasks.call_api.enqueue(1)
+    assert seconds(0) == 0
+    Pace.objects.create(key=Job.objects.get().rate_key, paid_until=moment + timedelta(seconds=10))
+    assert (seconds(0), seconds(2), seconds(3)) == (2.8, 0.8, 0)  # a burst of 3, one each 3.6 s
+    Job.objects.create(task="tests.limited_tasks.call_api", rate_key="api:customer_id=2")
+    assert seconds(0) == 0
+    assert limits.override("default", "rate", "api", 0, 60)
+    assert seconds(0) is None
 
 
 def test_a_burst_may_start_at_once_and_then_one_after_each_spacing(moment: datetime) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any
 
@@ -14,6 +15,7 @@ from django_reliable_jobs.engine import inspection, limits, queues
 from django_reliable_jobs.engine.limits import LimitStatus
 from django_reliable_jobs.limits import VALUE_FORMS, Value, read_value
 from django_reliable_jobs.management.jobs.arguments import Options, Verbs, add_verb, as_argument, count, queue_name
+from django_reliable_jobs.management.jobs.moments import span
 from django_reliable_jobs.management.jobs.report import Report, table
 
 
@@ -57,9 +59,20 @@ def limit_data(limit: LimitStatus) -> dict[str, Any]:
 
 def limit_lines(found: Sequence[LimitStatus], width: int | None) -> list[str]:
     """Lay out limits as a table."""
-    rows = [[each.name, each.kind, each.value, each.override, each.running, each.waiting] for each in found]
-    headings = ["LIMIT", "KIND", "CODE", "INSTEAD", "RUNNING", "WAITING"]
+    rows = [
+        [each.name, each.kind, each.value, each.override, each.running, each.waiting, _next_start(each)]
+        for each in found
+    ]
+    headings = ["LIMIT", "KIND", "CODE", "INSTEAD", "RUNNING", "WAITING", "NEXT START"]
     return table(headings, rows, width=width, cut="LIMIT") if rows else []
+
+
+def _next_start(limit: LimitStatus) -> str | None:
+    if limit.kind != "rate" or not limit.waiting:
+        return None
+    if limit.seconds_to_start is None:
+        return "none"
+    return f"in {span(timedelta(seconds=limit.seconds_to_start))}" if limit.seconds_to_start else "now"
 
 
 def limit(using: str, options: Options) -> Report:
