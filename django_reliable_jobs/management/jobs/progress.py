@@ -31,14 +31,16 @@ def add_watch(verbs: Verbs) -> None:
 
 def watch(using: str, options: Options) -> Report:
     """Write a line whenever there is news; on a terminal, over the last one."""
-    is_terminal, last = options["width"] is not None, None
+    is_terminal = options["width"] is not None
+    last: object = None
     while True:
         job = Job.objects.using(using).filter(pk=options["id"]).first()
         if job is None:
             raise CommandError(f"There is no job {options['id']}; it may have been pruned after it ended.")
         told = progress.of_job(using, job)
-        line, news = _watched(job, told, inspection.now(using)), (job.status, told and (told.done, told.told_at))
-        if not options["json"] and (is_terminal or news != last):
+        line = _watched(job, told, inspection.now(using))
+        news = line if is_terminal else (job.status, told and (told.done, told.told_at))
+        if not options["json"] and news != last:
             options["say"](f"{CLEAR_LINE}{line[: options['width'] - 1]}" if is_terminal else f"{line}\n")
         last = news
         if job.has_ended:
@@ -50,7 +52,7 @@ def watch(using: str, options: Options) -> Report:
     if is_terminal and not options["json"]:
         options["say"]("\n")
     is_bad = job.has_ended and job.status != Job.Status.SUCCEEDED
-    failure = f"Job {job.pk} ended {job.status}: {job.reason}" if is_bad else None
+    failure = f"Job {job.pk} ended {job.status}: {printable(job.reason or '')}" if is_bad else None
     return Report({"id": job.pk, "status": job.status, **progress_data(progress.standing_of(using, job))}, [], failure)
 
 
