@@ -128,9 +128,10 @@ class LimitAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """Let nobody: limits are declared in code."""
         return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Let nobody: the next worker that starts would make it again."""
-        return False
+    def has_delete_permission(self, request: HttpRequest, obj: Limit | None = None) -> bool:
+        """Let only what is left over go: of what the code declares, the next worker that starts would make it again."""
+        may = super().has_delete_permission(request, obj)
+        return may and (obj is None or limits.is_left(default_database(), obj.kind, obj.name))
 
     # --- what is shown
 
@@ -184,6 +185,13 @@ class LimitAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         else:
             limits.override(default_database(), obj.kind, obj.name, value.allowed, value.period, burst)
         obj.refresh_from_db(using=default_database())
+
+    def delete_model(self, request: HttpRequest, obj: Limit) -> None:
+        limits.forget(default_database(), obj.kind, obj.name)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Limit]) -> None:
+        for limit in queryset:
+            self.delete_model(request, limit)
 
     @admin.action(description=_("Reset selected limits: as the code says"), permissions=["change"])
     def reset_to_code(self, request: HttpRequest, queryset: QuerySet[Limit]) -> None:

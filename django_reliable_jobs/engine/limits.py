@@ -80,6 +80,17 @@ UPDATE django_reliable_jobs_limit
  WHERE kind = %(kind)s AND name = %(name)s
 """
 
+# Each arm is read in an index of what is not over. A key is the name, or the name, a colon and what it is per.
+_HAS_KEY = "(job.concurrency_key IS NOT NULL OR job.rate_key IS NOT NULL OR job.serial_key IS NOT NULL)"
+_USES = """EXISTS (SELECT 1 FROM django_reliable_jobs_job job
+                WHERE job.status {0} AND split_part(CASE said.kind WHEN 'rate' THEN job.rate_key
+                                                                   ELSE job.concurrency_key END, ':', 1) = said.name)"""
+IS_LEFT = f"""said.kind = %(kind)s AND said.name = %(name)s AND said.override_allowed IS NULL
+   AND NOT {_USES.format(f"= 'READY' AND {_HAS_KEY}")} AND NOT {_USES.format("= 'RUNNING'")}
+   AND NOT {_USES.format("IN ('SCHEDULED', 'WAITING')")}"""
+FIND_LEFT = f"SELECT 1 FROM django_reliable_jobs_limit said WHERE {IS_LEFT}"
+FORGET = f"DELETE FROM django_reliable_jobs_limit said WHERE {IS_LEFT}"
+
 LIST = f"""
 WITH running AS (
     SELECT split_part(concurrency_key, ':', 1) AS name, count(*) AS jobs FROM django_reliable_jobs_job
@@ -179,6 +190,21 @@ def override(
 def reset(using: str, kind: str, name: str) -> bool:
     """Let the code's value be in force again. False: no such limit."""
     return _execute(using, OVERRIDE, kind=kind, name=name, allowed=None, period=None, burst=None) == 1
+
+
+def is_left(using: str, kind: str, name: str) -> bool:
+    """Return whether a row is no more than a leftover: no task of this code declares it, no operator says anything, and
+    no job that has not ended counts for it.
+    """
+    return (kind, name) not in registry.declared_limits() and _execute(using, FIND_LEFT, kind=kind, name=name) == 1
+
+
+def forget(using: str, kind: str, name: str) -> bool:
+    """Delete the row of a limit that is left over. False: it is not, or there is none.
+
+    A worker of a release that still declares it makes it again when it starts; until then the name is the strictest.
+    """
+    return (kind, name) not in registry.declared_limits() and _execute(using, FORGET, kind=kind, name=name) == 1
 
 
 def statuses(using: str) -> list[LimitStatus]:

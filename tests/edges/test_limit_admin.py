@@ -145,9 +145,44 @@ class TestLimits:
         limit.refresh_from_db()
         assert limit.override is None
 
-    def test_nobody_adds_or_deletes(self, admin_client: Client) -> None:
+    def test_nobody_adds_one_or_deletes_what_the_code_declares(self, admin_client: Client) -> None:
         assert admin_client.get(f"{LIMITS}add/").status_code == 403
         assert admin_client.post(f"{LIMITS}{limit_of('crm').pk}/delete/", {"post": "yes"}).status_code == 403
+
+    def test_what_is_left_over_goes_by_its_page_or_with_others_for_who_may(self, client: Client) -> None:
+        old = Limit.objects.create(kind="concurrency", name="old", allowed=3)
+        older = Limit.objects.create(kind="rate", name="older", allowed=3, period=1, burst=3)
+        a_user_who_may(client, "view_limit", "change_limit")
+        assert client.post(f"{LIMITS}{old.pk}/delete/", {"post": "yes"}).status_code == 403
+        User.objects.all().delete()
+        a_user_who_may(client, "view_limit", "delete_limit")
+        assert f"{LIMITS}{old.pk}/delete/" in client.get(page_of(old)).content.decode()
+        assert f"{LIMITS}{limit_of('crm').pk}/delete/" not in client.get(page_of(limit_of("crm"))).content.decode()
+        client.post(f"{LIMITS}{old.pk}/delete/", {"post": "yes"})
+        assert not Limit.objects.filter(name="old").exists()
+        wanted = {"action": "delete_selected", "post": "yes"}
+        client.post(LIMITS, {**wanted, "_selected_action": [older.pk, limit_of("crm").pk]})
+        assert Limit.objects.filter(name__in=("older", "crm")).count() == 2  # one of them may not go
+        client.post(LIMITS, {**wanted, "_selected_action": [older.pk]})
+        assert not Limit.objects.filter(name="older").exists()
+
+    @pytest.mark.parametrize("status", ["SCHEDULED", "READY", "RUNNING", "WAITING"])
+    def test_nothing_goes_that_a_job_counts_for_or_an_operator_speaks_of(
+        self, admin_client: Client, status: str
+    ) -> None:
+        rate = Limit.objects.create(kind="rate", name="old", allowed=3, period=1, burst=3)
+        same_name = Limit.objects.create(kind="concurrency", name="old", allowed=3)
+        said = Limit.objects.create(kind="concurrency", name="said", allowed=3, override_allowed=0)
+        row: dict[str, Any] = {"status": status, "rate_key": "old:customer_id=1"}
+        if status == "RUNNING":
+            row |= {"token": 1, "worker_id": 1, "claims": 1, "started_at": Now()}
+        job = Job.objects.create(task="tests.tasks.nothing", **row)
+        for limit, answer in ((rate, 403), (same_name, 302), (said, 403)):
+            assert admin_client.post(f"{LIMITS}{limit.pk}/delete/", {"post": "yes"}).status_code == answer
+            assert not limits.forget("default", limit.kind, limit.name)
+        assert set(Limit.objects.filter(name__in=("old", "said"))) == {rate, said}
+        job.delete()
+        assert limits.forget("default", "rate", "old")
 
 
 class TestQueues:
