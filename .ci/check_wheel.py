@@ -26,6 +26,9 @@ WANTED = [
     "migrations/0001_initial.py",
     "management/commands/runworker.py",
     "backend/__init__.py",
+    "locale/de/LC_MESSAGES/django.mo",
+    "static/django_reliable_jobs/admin.css",
+    "templates/admin/django_reliable_jobs/overview.html",
 ]
 TASKS = """
 from django_reliable_jobs import task

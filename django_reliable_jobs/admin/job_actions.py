@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from django.contrib import messages
+from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
@@ -32,6 +32,20 @@ OF_PAGE = "of_page"  # asked for on the page of this job, or on that of dead let
 OF_DEAD = "dead"
 
 
+def _action(act: Act) -> Callable[..., HttpResponse | None]:
+    """Return an action for the list, offered to who has the act's permission."""
+
+    def ask_or_do(model_admin: Any, request: HttpRequest, queryset: QuerySet[Job]) -> HttpResponse | None:
+        response: HttpResponse | None = model_admin.ask_or_do(request, queryset, act)
+        return response
+
+    ask_or_do.__name__ = act.name
+    return admin.action(ask_or_do, description=act.title, permissions=[act.permission])
+
+
+ACTIONS = [_action(act) for act in ACTS.values()]
+
+
 class JobActions:
     """Each act needs its own permission, and a second look; no act is a GET."""
 
@@ -50,9 +64,6 @@ class JobActions:
     def may(self, request: HttpRequest, act: Act) -> bool:
         """Return whether this person may do it."""
         return bool(getattr(self, f"has_{act.permission}_permission")(request))
-
-    def get_actions(self: Any, request: HttpRequest) -> dict[str, Any]:
-        return {act.name: (_action(act), act.name, act.title) for act in ACTS.values() if self.may(request, act)}
 
     def ask_or_do(self: Any, request: HttpRequest, jobs: QuerySet[Job], act: Act) -> HttpResponse | None:
         """Show what is about to happen; with a yes, and what was entered being right, do it."""
@@ -74,14 +85,6 @@ class JobActions:
             text += " " + _("There are more: repeat it to go on.")
         self.message_user(request, text, messages.SUCCESS if changed else messages.WARNING)
         return _back(self, request)
-
-
-def _action(act: Act) -> Callable[..., HttpResponse | None]:
-    def ask_or_do(model_admin: Any, request: HttpRequest, queryset: QuerySet[Job]) -> HttpResponse | None:
-        response: HttpResponse | None = model_admin.ask_or_do(request, queryset, act)
-        return response
-
-    return ask_or_do
 
 
 def _question(model_admin: Any, request: HttpRequest, jobs: QuerySet[Job], act: Act, form: Any) -> HttpResponse:

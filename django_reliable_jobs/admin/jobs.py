@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from django_reliable_jobs.admin import job_page
 from django_reliable_jobs.admin.dead_letters import dead_letters_view
 from django_reliable_jobs.admin.enqueue import enqueue_view, may_enqueue
-from django_reliable_jobs.admin.job_actions import JobActions
+from django_reliable_jobs.admin.job_actions import ACTIONS, JobActions
 from django_reliable_jobs.admin.job_list import JobColumns
 from django_reliable_jobs.admin.overview import overview_view
 from django_reliable_jobs.models import Job
@@ -24,6 +24,8 @@ from django_reliable_jobs.models import Job
 @admin.register(Job)
 class JobAdmin(JobActions, JobColumns):
     """Rows are never edited: each act is a function of the engine."""
+
+    actions = ACTIONS
 
     class Media:
         css = {"all": ["django_reliable_jobs/admin.css"]}

@@ -71,8 +71,8 @@ class QueueAdmin(ReadOnlyAdmin):
         return TemplateResponse(request, "admin/django_reliable_jobs/queue/list.html", context)
 
     def may_change(self, request: HttpRequest) -> bool:
-        """Return whether somebody may pause queues: who may change them, though there is no form for that."""
-        return bool(request.user.has_perm("django_reliable_jobs.change_queue"))
+        """Return whether somebody may pause queues."""
+        return bool(request.user.has_perm("django_reliable_jobs.pause_queue"))
 
     def act_view(self, request: HttpRequest) -> HttpResponse:
         """Pause or resume a queue, or all of them, and show the list again."""

@@ -1,9 +1,10 @@
-"""The overview for the template of the app's index: any admin site shows it."""
+"""What the templates of the admin need besides Django's own tags: the overview for the app's index, above all."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import django
 from django import template
 from django.utils.safestring import SafeString
 
@@ -17,3 +18,9 @@ def reliable_jobs_overview(context: dict[str, Any]) -> SafeString:
     from django_reliable_jobs.admin.overview import overview
 
     return SafeString(overview(context["request"]))
+
+
+@register.simple_tag
+def reliable_jobs_has_list_of_breadcrumbs() -> bool:
+    """Return whether this Django styles breadcrumbs as a list."""
+    return django.VERSION >= (6, 1)

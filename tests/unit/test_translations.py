@@ -1,4 +1,8 @@
-"""Every text of the package has a German translation, compiled; no tool is needed to see that."""
+"""Every text of the package has a German translation, compiled; no tool is needed to see that.
+
+To add one, with gettext installed: `cd django_reliable_jobs; django-admin makemessages -l de --add-location=never
+--no-wrap`, fill in what is empty, `django-admin compilemessages`.
+"""
 
 from __future__ import annotations
 
