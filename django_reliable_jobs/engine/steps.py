@@ -68,8 +68,12 @@ RETURNING {LIMIT_IDLE}
 _UNTIL = f"coalesce(%(until)s::timestamptz, {_NOW} + make_interval(secs => %(delay)s))"
 _LEFT = f"extract(epoch FROM {{}} - {_NOW})::float8"
 
+# Who sleeps waits for nothing else: a wait that is left of an earlier run, or of before a clock went back, would wake
+# it at once, again and again.
 SLEEP = f"""
-WITH {MINE}
+WITH {MINE}, over AS (
+    DELETE FROM django_reliable_jobs_wait wait USING mine WHERE wait.job_id = mine.id
+)
 INSERT INTO django_reliable_jobs_checkpoint AS saved
        (job_id, run, name, kind, state, value, token, started_at, saved_at, until)
 SELECT mine.id, mine.run, %(name)s, 'sleep', 'waiting', 'null', %(token)s, {_NOW}, {_NOW}, {_UNTIL} FROM mine

@@ -11,7 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from django_reliable_jobs import emit_event, sleep, step, wait_for_event
-from django_reliable_jobs.engine import claim, events, lifecycle, maintenance, waits
+from django_reliable_jobs.engine import claim, events, lifecycle, maintenance, revival, waits
 from django_reliable_jobs.exceptions import EventTimeout, InvalidArguments
 from django_reliable_jobs.models import Attempt, Checkpoint, Event, Job, Wait
 from django_reliable_jobs.testing import at
@@ -277,6 +277,21 @@ class TestUpkeep:
         assert waits.wake("default") == 1
         assert row(job).status == "READY"
         assert not claim.look("default").has_news
+
+    def test_a_sleep_of_a_new_run_is_slept_though_the_event_of_the_last_run_came(self) -> None:
+        def flow() -> Any:
+            sleep("nap", timedelta(hours=1))
+            return wait_for_event("came")
+
+        job = go_on(run(flow), 3700)
+        lifecycle.cancel("default", [job.pk], reason="")
+        emit_event("came", 7)
+        run_jobs()
+        revival.revive("default", [job.pk], from_start=True)
+        run_jobs(max_jobs=5)
+        job = row(job)
+        assert (job.status, job.reason, Wait.objects.count()) == ("WAITING", "sleeps: nap", 0)
+        assert go_on(job, 7400).result == 7
 
     def test_the_truth_finds_what_was_missed(self) -> None:
         job = step_tasks.waits.enqueue("paid")
