@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -55,7 +56,7 @@ def run_jobs(
 
     Works inside a TestCase: each job runs in a savepoint, as its own connection would keep a failed statement from the
     test's transaction. Rates hold nothing back here. Raises RuntimeError after `max_jobs`: jobs that enqueue each other
-    without end.
+    or put themselves off without end.
     """
     using = using or default_database()
     limits.declare(using)
@@ -90,7 +91,7 @@ class Drain:
             if len(self.ran) >= self._max_jobs:
                 _put_back(self._using, job)
                 raise RuntimeError(
-                    f"run_jobs() ran {self._max_jobs} jobs and there are more; do they enqueue each other?"
+                    f"{self._max_jobs} jobs have run (max_jobs), and there are more: {self._ever_again()}"
                 )
             self.ran.append(job.id)
             error = _run(self._using, job, self._before_task)
@@ -100,6 +101,12 @@ class Drain:
                     " raise_errors=False leaves it in the job's row"
                 )
                 raise error
+
+    def _ever_again(self) -> str:
+        for job_id, times in Counter(self.ran).most_common(1):
+            if times > max(1, len(self.ran) / 2):
+                return f"job {job_id} alone ran {times} times; does it put itself off for ever?"
+        return "do they enqueue each other?"
 
     def _claim(self) -> ClaimedJob | None:
         while maintenance.promote(self._using) or waits.wake(self._using):

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Max
+from django.db.models import Exists, Max, Min, OuterRef
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.context import current_job
@@ -14,14 +14,17 @@ from django_reliable_jobs.engine import inspection
 from django_reliable_jobs.models import Checkpoint, Job, Wait
 from django_reliable_jobs.testing.running import Drain
 
+ON_TIME = (Job.Status.SCHEDULED, Job.Status.WAITING)  # go on at their moment, unless they wait for something else too
+
 
 def run_workflow(job: Job, *, until: str | None = None, raise_errors: bool = True, max_jobs: int = 1000) -> Job:
     """Run a job of steps until it has ended, or waits for an event that nobody has emitted, and return it.
 
-    The clock moves over its sleeps and the pauses between its tries. `until` names a step, sleep or event (also its
-    part before a colon: "shipped" for "shipped:42"): there the job stands still, with all done that comes before, and
-    the next call goes on from there, at the moment of the clock then. Other jobs that are ready run too. Errors are
-    raised as by `run_jobs()`; a job that stands anywhere else in the end, or has gone past, is an AssertionError.
+    The clock moves over its sleeps and the pauses between its tries, and over those of its children. `until` names a
+    step, sleep or event (also its part before a colon: "shipped" for "shipped:42"): there the job stands still, with
+    all done that comes before, and the next call goes on from there, at the moment of the clock then. Other jobs that
+    are ready run too. Errors are raised as by `run_jobs()`; a job that stands anywhere else in the end, or has gone
+    past, is an AssertionError.
     """
     using = job._state.db or "default"
     halt = _Halt(job.pk, until)
@@ -78,11 +81,17 @@ def _later_than_now(using: str, job: Job) -> datetime | None:
 
 
 def _goes_on_at(using: str, job: Job) -> datetime | None:
-    """Return when the job goes on by itself; None if it waits for an event, or was ready and could not start."""
-    if job.status == Job.Status.READY:
-        return None
-    waits = Wait.objects.using(using).filter(job=job, event__isnull=False, is_satisfied=False)
-    return None if waits.exists() else job.run_after
+    """Return when the job, or one that its children may be, goes on by itself.
+
+    None if it waits for an event, or all of them do, was ready and could not start, or runs elsewhere.
+    """
+    waits = Wait.objects.using(using).filter(is_satisfied=False)
+    wait = waits.filter(job=job).first() if job.status == Job.Status.WAITING else None
+    if wait is not None and wait.event is None:
+        jobs = Job.objects.using(using).exclude(Exists(waits.filter(job=OuterRef("pk"))), status=Job.Status.WAITING)
+        due: datetime | None = jobs.filter(status__in=ON_TIME).aggregate(due=Min("run_after"))["due"]
+        return due
+    return job.run_after if wait is None and job.status in ON_TIME else None
 
 
 def _waits_for(using: str, job: Job, name: str) -> bool:

@@ -15,7 +15,7 @@ from django_reliable_jobs.testing import at, run_jobs, run_workflow
 from testproject.shop.models import Customer, Order, Shipment, Stock
 from testproject.shop.tasks import fulfil_order
 from tests import step_tasks
-from tests.factories import PausedQueueFactory
+from tests.factories import PausedQueueFactory, RunningJobFactory
 from tests.models import Effect
 from tests.step_tasks import IN_A_MINUTE, fails, fails_until, leaves
 
@@ -89,6 +89,40 @@ def test_a_timeout_is_reached_by_moving_the_clock() -> None:
     run_jobs(until=timedelta(hours=2))
     job.refresh_from_db()
     assert job.result == "too late"
+
+
+def sleeps_and_waits() -> Any:
+    sleep("cool down", timedelta(days=3))
+    return wait_for_event("came")
+
+
+def test_a_clock_that_goes_back_before_a_sleep_ends_it_is_slept_on_though_the_event_came() -> None:
+    job = run_workflow(enqueue(sleeps_and_waits), until="came")
+    emit_event("came", 7)
+    assert run_jobs(max_jobs=9) == [job]
+    job.refresh_from_db()
+    assert (job.status, job.reason) == ("WAITING", "sleeps: cool down")
+    run_jobs(until=timedelta(days=4))
+    job.refresh_from_db()
+    assert (job.status, job.result) == ("SUCCEEDED", 7)
+
+
+def test_pauses_of_children_are_gone_over_and_no_more_than_these() -> None:
+    job = run_workflow(step_tasks.has_a_child_of_days.enqueue())
+    assert (job.status, job.result) == ("SUCCEEDED", "after 3 days")
+    assert job.finished_at is not None and job.finished_at - job.created_at < timedelta(days=4)
+
+
+def test_a_parent_whose_child_waits_for_an_event_waits_too() -> None:
+    job = run_workflow(step_tasks.has_one_child.enqueue("waits"))
+    assert (job.status, job.reason) == ("WAITING", "waits for its children")
+    emit_event("for a", None)
+    assert run_workflow(job).result == ["of", "A"]
+
+
+def test_a_job_that_runs_elsewhere_is_returned_as_it_is() -> None:
+    job = RunningJobFactory(task="tests.step_tasks.follows")
+    assert run_workflow(job).status == "RUNNING"
 
 
 def test_the_order_flow_of_the_shop() -> None:
