@@ -26,24 +26,31 @@ class Jobs:
     """What `django_reliable_jobs.testing` offers, at hand in a test. See there."""
 
     def run(
-        self, *, until: timedelta | datetime | None = None, max_jobs: int = 1000, raise_errors: bool = True
+        self,
+        *,
+        until: timedelta | datetime | None = None,
+        max_jobs: int = 1000,
+        raise_errors: bool = True,
+        using: str | None = None,
     ) -> list[Job]:
         """Run the jobs that are due, and return them; what they raise is raised here. See `testing.run_jobs`."""
         from django_reliable_jobs.testing import run_jobs
 
-        return run_jobs(until=until, max_jobs=max_jobs, raise_errors=raise_errors)
+        return run_jobs(until=until, max_jobs=max_jobs, raise_errors=raise_errors, using=using)
 
-    def run_workflow(self, job: Job, *, until: str | None = None, raise_errors: bool = True) -> Job:
+    def run_workflow(
+        self, job: Job, *, until: str | None = None, raise_errors: bool = True, max_jobs: int = 1000
+    ) -> Job:
         """Run a job of steps to its end, to an event that it waits for, or to a step. See `testing.run_workflow`."""
         from django_reliable_jobs.testing import run_workflow
 
-        return run_workflow(job, until=until, raise_errors=raise_errors)
+        return run_workflow(job, until=until, raise_errors=raise_errors, max_jobs=max_jobs)
 
-    def tick(self, *, at: datetime | str | None = None) -> list[Job]:
+    def tick(self, *, at: datetime | str | None = None, using: str | None = None) -> list[Job]:
         """Make the jobs that schedules have due, and return them. See `testing.tick`."""
         from django_reliable_jobs.testing import tick
 
-        return tick(at=at)
+        return tick(at=at, using=using)
 
     def at(self, moment: datetime | str, tz: tzinfo | str | None = None) -> AbstractContextManager[None]:
         """Take a moment for now inside a block. See `testing.at`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -74,7 +75,7 @@ class _Wanted:
     ) -> None:
         self._name, self._names = _names(task)
         self._task = registry.find(self._name)
-        self._arguments = self._bound(args, kwargs or {})
+        self._arguments = self._wanted(*_as_stored(task, args, kwargs or {}))
         self._columns = {"queue_name": queue_name, "priority": priority}
         self._run_after = run_after
 
@@ -101,6 +102,13 @@ class _Wanted:
             and self._run_after in (None, due)
         )
 
+    def _wanted(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return self._bound(args, kwargs)
+        except TypeError as error:
+            signature = "" if self._task is None else self._task.signature
+            raise TypeError(f"{self._name}{signature} is never enqueued like this: {error}") from None
+
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         if self._task is None:
             return {**{str(index): value for index, value in enumerate(args)}, **kwargs}
@@ -115,8 +123,20 @@ def _names(task: Any) -> tuple[str, Q]:
     if isinstance(task, registry.Task):
         return task.name, Q(task__in=(task.name, *task.aliases))
     # A Task of Django's framework; one that went through another backend than its own has that one's alias behind it.
-    name = task if isinstance(task, str) else task.module_path
+    name = task if isinstance(task, str) else getattr(task, "module_path", None)
+    if name is None:
+        raise TypeError(f"assert_enqueued() and assert_enqueues() take a task or its name, not {task!r:.80}")
     return name, Q(task=name) | Q(task__startswith=f"{name}@")
+
+
+def _as_stored(task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return arguments as `enqueue()` writes them: by JSON rules of its own for a Task of Django's framework."""
+    if isinstance(task, str | registry.Task):
+        return list(args), dict(kwargs)
+    from django_reliable_jobs.tasks_framework import normalize_json
+
+    stored = json.loads(json.dumps(normalize_json([list(args), dict(kwargs)])))
+    return stored[0], stored[1]
 
 
 def _enqueued(jobs: Any) -> str:

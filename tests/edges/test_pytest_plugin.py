@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
+from django_reliable_jobs import testing
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.pytest_plugin import Jobs
 from testproject.shop.models import Customer, Invoice
@@ -52,8 +54,17 @@ def test_what_a_job_raises_fails_the_test(jobs: Jobs) -> None:
     tasks.fails.enqueue("it broke")
     [job] = jobs.run(raise_errors=False)
     assert job.status == "SCHEDULED"
-    with pytest.raises(RuntimeError, match="ran 1 jobs and there are more"):
+    with pytest.raises(
+        RuntimeError, match=r"1 jobs have run \(max_jobs\), and there are more: do they enqueue each other"
+    ):
         jobs.run(until=timedelta(minutes=1), max_jobs=1, raise_errors=False)
+
+
+@pytest.mark.parametrize("name", ["run_jobs", "run_workflow", "tick", "at", "assert_enqueued", "assert_enqueues"])
+def test_the_fixture_takes_what_the_functions_take(name: str) -> None:
+    offered = inspect.signature(getattr(Jobs, name.removesuffix("_jobs"))).parameters
+    known = set(inspect.signature(getattr(testing, name)).parameters)
+    assert known <= set(offered) or any(each.kind is each.VAR_KEYWORD for each in offered.values())
 
 
 def test_the_clock_moves(jobs: Jobs) -> None:

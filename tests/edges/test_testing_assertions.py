@@ -9,6 +9,7 @@ import pytest
 
 from django_reliable_jobs.testing import assert_enqueued, assert_enqueues, at, inline, run_jobs
 from tests import tasks
+from tests.tasks import leave_effect
 
 pytestmark = pytest.mark.django_db
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -91,3 +92,18 @@ def test_tasks_of_djangos_framework_are_known() -> None:
     framework_tasks.effect.using(backend="patient", queue_name="patient").enqueue(name="a")
     assert len(assert_enqueued(framework_tasks.effect, ["a"])) == 2
     assert_enqueued(framework_tasks.effect, ["a"], queue_name="patient", count=1)
+    framework_tasks.echo.enqueue((1, (2,)), key={1: b"abc"})
+    assert_enqueued(framework_tasks.echo, [(1, (2,))], {"key": {1: b"abc"}})
+    assert_enqueued(framework_tasks.echo, [[1, [2]]], {"key": {"1": "abc"}})
+
+
+@pytest.mark.parametrize("no_task", [None, leave_effect])
+def test_what_is_no_task_is_refused(no_task: Any) -> None:
+    with pytest.raises(TypeError, match="take a task or its name, not"):
+        assert_enqueued(no_task)
+
+
+@pytest.mark.parametrize(("args", "kwargs"), [(["a", "b"], None), ((), {"title": "a"})])
+def test_arguments_that_the_task_never_has_are_refused_though_none_is_wanted(args: Any, kwargs: Any) -> None:
+    with pytest.raises(TypeError, match=r"tests\.tasks\.effect\(name.*\).* is never enqueued like this: "):
+        assert_enqueued(tasks.effect, args, kwargs, count=0)
