@@ -96,8 +96,7 @@ class ReliableBackend(BaseTaskBackend):
         from django_reliable_jobs.backend import task_results
         from django_reliable_jobs.engine import results
 
-        is_id = str(result_id).isascii() and str(result_id).isdecimal() and int(result_id) <= LARGEST_ID
-        job = results.read(self.database, int(result_id)) if is_id else None
+        job = results.read(self.database, int(result_id)) if _is_number_of_job(str(result_id)) else None
         if job is None:
             raise TaskResultDoesNotExist(result_id)
         declared, backend = _resolve(job.task)
@@ -192,6 +191,10 @@ def adopt_seen() -> None:
     """Let the Tasks be found by name that were declared so far; called once, when the apps are ready."""
     for path in list(_seen):
         find(path)
+
+
+def _is_number_of_job(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST_ID)) and int(text) <= LARGEST_ID
 
 
 def _why_not_found(path: str) -> str:

@@ -37,7 +37,7 @@ def test_a_result_is_found_again_by_one_statement(django_assert_num_queries: Any
         assert result.task.get_result(result.id) == result
 
 
-@pytest.mark.parametrize("result_id", ["123", "", "no number", "-1", "1" * 40, "²", None])
+@pytest.mark.parametrize("result_id", ["123", "", "no number", "-1", "1" * 40, "9" * 19, "1" * 5000, "²", None])
 def test_an_unknown_id_has_no_result(result_id: Any) -> None:
     with pytest.raises(TaskResultDoesNotExist):
         BACKEND.get_result(result_id)
