@@ -1,4 +1,4 @@
-"""Schedules declared in code: `@scheduled` above `@task`. Rows follow them at `migrate` and when a scheduler starts."""
+"""Schedules declared in code: `@scheduled` above `@task`. Rows follow them at `migrate` and when a scheduler leads."""
 
 from __future__ import annotations
 

@@ -47,12 +47,24 @@ def overridden_fields(schedule: Schedule) -> tuple[str, ...]:
     return tuple(name for name, value in schedule.declared.items() if current.get(name) != value)
 
 
-def sync(using: str, *, dry_run: bool = False) -> list[Change]:
-    """Bring the rows in line with the declarations; return what was done, or would be, by name."""
+def add_missing(using: str) -> list[Change]:
+    """Make rows for declarations that have none, and leave all rows as they are; return what was done, by name."""
+    declared = {each.name: each for each in declared_schedules.all_schedules()}
+    made = Schedule.objects.using(using).filter(name__in=declared).values_list("name", flat=True)
+    changes = [_follow(using, each, None) for name, each in declared.items() if name not in set(made)]
+    _report(changes)
+    return sorted(changes, key=lambda each: each.name)
+
+
+def sync(using: str, *, dry_run: bool = False, patience: float | None = None) -> list[Change]:
+    """Bring the rows in line with the declarations; return what was done, or would be, by name.
+
+    With `patience`, no lock is waited for longer than so many seconds: DatabaseError says so.
+    """
     declared = declared_schedules.all_schedules()
     names = {each.name for each in declared}
     is_concerned = Q(name__in=names) | Q(managed_by=Schedule.ManagedBy.CODE)
-    with short_transaction(using):
+    with short_transaction(using, lock_timeout=patience):
         # In the order of ids, as everybody locks schedules; processes that start at once follow one after another.
         rows = Schedule.objects.using(using).select_for_update(no_key=True).filter(is_concerned).order_by("pk")
         by_name = {row.name: row for row in rows}

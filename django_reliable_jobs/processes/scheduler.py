@@ -38,6 +38,8 @@ TRUST = 0.8  # of a term, counted from before it was renewed: what is left is fo
 PART_DIED = 70  # EX_SOFTWARE
 TURN_SECONDS = 60.0  # the longest that a turn may take before the process looks as if it hung
 UPKEEP_SECONDS = 300.0
+PATIENCE = 1.0  # seconds, with somebody who changes a declared schedule while this process takes the office
+FOLLOW_AGAIN_SECONDS = 60.0
 
 WAKE, STOP = "wake", "stop"
 
@@ -55,6 +57,8 @@ class Scheduler:
         self._number: int | None = None
         self._candidate = Candidate(name=OFFICE, identity=self.identity)
         self._stood_at = 0.0
+        self._followed: int | None = None  # the term in which the rows followed the code of this process
+        self._follows_from = 0.0
         self._failed_ticks = 0
         self._unknown: set[str] = set()  # tasks for which it gave way
         self._stands_from = 0.0
@@ -124,14 +128,14 @@ class Scheduler:
         parts = (self._listener, self._upkeep, self._telling, self._watchdog)
         for part in parts:
             part.start()
-        failures, is_synced = 0, False
+        failures, has_added = 0, False
         while not self._is_stopping:
             self._turned_at = time.monotonic()
             try:
                 connections.make_usable()
-                if not is_synced:
-                    reconcile.sync(self.using)
-                    is_synced = True
+                if not has_added:
+                    reconcile.add_missing(self.using)
+                    has_added = True
                 pause = self._turn()
                 failures = 0
             except DatabaseError as error:
@@ -155,12 +159,23 @@ class Scheduler:
             self._stand()
         if not self.is_leader:
             return STANDBY_SECONDS
+        if self._followed != self._candidate.term and time.monotonic() >= self._follows_from:
+            self._follow_code()
         done = self._tick()
         if done.due:
             return 0.0  # there may be more, and renewal may be due
         due = tick.seconds_until_due(self.using)
         renewal = self._stood_at + settings.LEADER_SECONDS / 3 - time.monotonic()
         return max(min(renewal, settings.POLL_SECONDS, due if due is not None else renewal), 0.0)
+
+    def _follow_code(self) -> None:
+        """Let the declarations of this process count, as it leads: those of an older release that stands by do not."""
+        try:
+            reconcile.sync(self.using, patience=PATIENCE)
+            self._followed = self._candidate.term
+        except DatabaseError as error:  # a lost connection is the tick's to notice
+            self._follows_from = time.monotonic() + FOLLOW_AGAIN_SECONDS
+            logger.warning("scheduler: the declared schedules are looked at later: %s", str(error).strip())
 
     def _tick(self) -> tick.Tick:
         try:

@@ -94,6 +94,18 @@ class TestSync:
         assert (schedule.paused_at, schedule.next_run_at) == (None, on(4, 2))
         assert ranges_of(schedule) == [(on(2, 2), on(3, 2), 2, "paused")]
 
+    def test_what_is_missing_is_added_without_a_word_on_what_is_there(self) -> None:
+        sync(("changed", NIGHTLY, {}), ("gone", NIGHTLY, {}), ("back", NIGHTLY, {}))
+        sync(("changed", NIGHTLY, {}), ("gone", NIGHTLY, {}))
+        before = {row["name"]: row for row in Schedule.objects.values()}
+        with only_declared(("changed", Every(hours=1), {}), ("back", NIGHTLY, {}), ("new", NIGHTLY, {})), at(MONDAY):
+            assert [(change.name, change.action) for change in reconcile.add_missing("default")] == [("new", "created")]
+            assert reconcile.add_missing("default") == []
+        after = {row["name"]: row for row in Schedule.objects.values()}
+        assert after.pop("new")["managed_by"] == "code"
+        assert after == before
+        assert before["back"]["pause_reason"] == reconcile.UNDECLARED
+
     def test_a_pause_of_an_operator_outlives_the_declaration(self) -> None:
         sync(("nightly", NIGHTLY, {}))
         schedules.pause("default", [Schedule.objects.get().pk], reason="holidays")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -13,15 +14,19 @@ import pytest
 from django.db import OperationalError, ProgrammingError
 
 from django_reliable_jobs import registry
-from django_reliable_jobs.engine import schedules, tick
+from django_reliable_jobs.engine import reconcile, schedules, tick
 from django_reliable_jobs.models import Leader, Schedule, Slot
+from django_reliable_jobs.processes import scheduler as scheduler_module
 from django_reliable_jobs.processes import upkeep
 from django_reliable_jobs.processes.scheduler import Scheduler
 from django_reliable_jobs.processes.upkeep import Watchdog
 from django_reliable_jobs.recurrence import Every
 from django_reliable_jobs.schedule_options import ScheduleOptions
-from tests.actors import wait_for
+from tests.actors import on_stage, wait_for
+from tests.scheduled_tasks import only_declared
 from tests.workers import WorkerProcess
+
+DECLARED = "nightly-invoices"  # by the project of the tests
 
 
 def watching(scheduler: Any, stuck: list[str]) -> Watchdog:
@@ -142,4 +147,62 @@ def test_a_leader_that_does_not_know_a_task_gives_way_once_to_one_that_may(
     finally:
         old.request_stop()
         old.join(timeout=10)
+    assert ended == [0]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_releases_the_one_that_leads_says_what_is_declared(
+    start_worker: Callable[..., WorkerProcess],
+) -> None:
+    def pause_reason() -> str:
+        return Schedule.objects.get(name=DECLARED).pause_reason
+
+    Schedule.objects.all().delete()
+    new = start_worker(command="runscheduler", ready=False)
+    wait_for(lambda: " leads (term" in new.output, timeout=20, what="the new release to lead")
+    wait_for(lambda: Schedule.objects.filter(name=DECLARED).exists(), what="its schedule")
+    ended: list[int] = []
+    with only_declared():  # the old release, which knows nothing of that schedule, starts last
+        old = Scheduler(using="default")
+        old.start(ended.append)
+        try:
+            wait_for(lambda: old.turns >= 3, timeout=20, what="the old release to stand by")
+            assert pause_reason() == "" and not old.is_leader
+            new.send(signal.SIGTERM)
+            wait_for(pause_reason, timeout=20, what="the old release to lead and to have its word")
+            assert old.is_leader
+            newer = start_worker(command="runscheduler", ready=False)
+            wait_for(lambda: "stands by" in newer.output, timeout=20, what="the new release to stand by")
+        finally:
+            old.request_stop()
+            old.join(timeout=10)
+        wait_for(lambda: not pause_reason(), timeout=20, what="the new release to lead and to have its word")
+    assert ended == [0] and Leader.objects.get().pid == newer.pid
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_declared_schedule_that_somebody_holds_keeps_nobody_from_leading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scheduler_module, "FOLLOW_AGAIN_SECONDS", 1.0)
+    Schedule.objects.all().delete()
+    ended: list[int] = []
+    with only_declared(("held", Every(hours=1), {})):
+        reconcile.sync("default")
+        other = schedules.create(
+            "default", name="s", task="tests.tasks.nothing", options=ScheduleOptions(recurrence=Every(seconds=1))
+        )
+    with only_declared(), on_stage("holder") as (holder,):
+        holder.begins()
+        holder.does(lambda: list(Schedule.objects.select_for_update().filter(name="held")))
+        scheduler = Scheduler(using="default")
+        scheduler.start(ended.append)
+        try:
+            wait_for(lambda: Slot.objects.filter(schedule_id=other.pk).exists(), timeout=20, what="a slot of the other")
+            assert Schedule.objects.get(name="held").paused_at is None
+            holder.commits()
+            wait_for(lambda: Schedule.objects.get(name="held").paused_at, timeout=20, what="the code to be followed")
+        finally:
+            scheduler.request_stop()
+            scheduler.join(timeout=10)
     assert ended == [0]
