@@ -17,7 +17,8 @@ _BLOCK = re.compile(
     r"|^<!-- (?:given|then)\n(?P<hidden>.*?)^-->$",
     re.MULTILINE | re.DOTALL,
 )
-_COMMAND = re.compile(r"^(?:\$ )?(?:\S*python\S* )?(?:\./)?manage\.py ([^|>&]+)")
+# At a prompt, in a unit of systemd, a Procfile or a list of words in YAML.
+_COMMAND = re.compile(r"^(?:(?:\$|\w+:|ExecStart=\S*|command:|test:) ?)?(?:\S*python\S* )?(?:\./)?manage\.py ([^|>&]+)")
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Block:
     def commands(self) -> Iterator[list[str]]:
         """The words behind `manage.py` of each line that calls it."""
         for line in self.code.replace("\\\n", " ").splitlines():
-            if match := _COMMAND.match(line.strip()):
+            if match := _COMMAND.match(_without_list(line.strip())):
                 try:
                     words = shlex.split(re.sub(r"\$\w+", "1", match[1]), comments=True)
                 except ValueError:  # a quotation that goes on in the next line: code for the shell of Django
@@ -62,6 +63,11 @@ def blocks_of(page: Path) -> list[Block]:
         )
         for match in _BLOCK.finditer(text)
     ]
+
+
+def _without_list(line: str) -> str:
+    """The words of a list in YAML, `["python", "manage.py", "jobs"]`, as at a prompt."""
+    return re.sub(r"^(\w+: )\[(?:\"CMD\", )?\"(.*)\"\]$", lambda found: found[1] + found[2].replace('", "', " "), line)
 
 
 def _without(code: str, indent: str) -> str:

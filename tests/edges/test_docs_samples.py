@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib
+import re
 import sys
 import types
 from collections.abc import Iterator
@@ -93,3 +94,17 @@ def _as_a_module_of_the_project(module: types.ModuleType) -> Iterator[None]:
         for place, before in ((registry._tasks, tasks), (declared_schedules._declared, schedules)):
             place.clear()
             place.update(before)
+
+
+@pytest.mark.parametrize(
+    "patience",
+    [r"TimeoutStopSec=(\d+)", r"terminationGracePeriodSeconds: (\d+)", r"stop_grace_period: (\d+)s"],
+)
+def test_whoever_stops_a_worker_waits_for_longer_than_it_may_take(patience: str) -> None:
+    [block] = [
+        block
+        for block in BLOCKS
+        if block.page.name == "deploying.md" and re.search(patience, block.code) and "runworker" in block.code
+    ]
+    allowed = int(re.findall(r"--shutdown-timeout\D+(\d+)", block.code)[0])
+    assert int(re.findall(patience, block.code)[0]) >= allowed + 10
