@@ -11,11 +11,16 @@ import http.client
 import ipaddress
 import socket
 import ssl
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from urllib.parse import SplitResult, urlsplit
 
 MAX_ANSWER = 64 * 1024  # bytes that are read of an answer; nobody looks at them
 SECONDS = 10.0  # for each step: the connection, each part of the answer
+ANSWER_SECONDS = 20.0  # for the whole answer: one that comes byte by byte is in time with each of its parts
+
+_NATIVE = ipaddress.ip_network("2000::/3")  # whatever else there is of IPv6 is local, reserved or a disguise
 
 
 class RequestFailed(Exception):
@@ -31,9 +36,11 @@ def send(
     connection = _connection(parts, address)
     try:
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        connection.request(method, target, body=body or None, headers=dict(headers or {}))
-        answer = connection.getresponse()
-        answer.read(MAX_ANSWER)
+        connection.connect()
+        with _cut_off_after(ANSWER_SECONDS, connection.sock):
+            connection.request(method, target, body=body or None, headers=dict(headers or {}))
+            answer = connection.getresponse()
+            answer.read(MAX_ANSWER)
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise RequestFailed(f"{parts.hostname} did not answer: {type(error).__name__}: {error}") from error
     finally:
@@ -45,6 +52,27 @@ def send(
     return answer.status
 
 
+@contextmanager
+def _cut_off_after(seconds: float, sock: socket.socket) -> Iterator[None]:
+    """Raise TimeoutError if what is within takes longer: the connection is shut down meanwhile."""
+    is_over = threading.Event()
+
+    def cut_off() -> None:
+        is_over.set()
+        with suppress(OSError):
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)  # beneath TLS, which would wait for the other side
+
+    timer = threading.Timer(seconds, cut_off)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if is_over.is_set():
+            raise TimeoutError(f"its answer took longer than {seconds:g} s")
+
+
 def _checked(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
@@ -53,6 +81,8 @@ def _checked(url: str) -> SplitResult:
         raise RequestFailed(f"the address can't be read: {error}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
         raise RequestFailed("the address must begin with http:// or https://, and name a host and no user")
+    if not all("!" <= each <= "~" for each in parts.path + parts.query):
+        raise RequestFailed("the address holds a character that must be written with %")
     return parts
 
 
@@ -78,7 +108,7 @@ def is_public(address: str) -> bool:
         inner = found.ipv4_mapped or found.sixtofour or _behind_nat64(found)
         if inner is not None:
             return is_public(str(inner))
-        if found.teredo is not None:
+        if found.teredo is not None or found not in _NATIVE:
             return False
     return found.is_global and not found.is_multicast
 

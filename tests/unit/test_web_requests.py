@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -26,6 +29,26 @@ def answers(monkeypatch: pytest.MonkeyPatch, *lookups: list[str]) -> list[str]:
 
     monkeypatch.setattr(web_requests.socket, "getaddrinfo", getaddrinfo)
     return asked
+
+
+@contextmanager
+def dripping_server(beginning: bytes) -> Iterator[int]:
+    """A server that answers with `beginning`, and then with a byte every few milliseconds, until it is left."""
+    is_over = threading.Event()
+
+    def answer() -> None:
+        connection, _ = listening.accept()
+        with connection, suppress(OSError):
+            connection.sendall(beginning)
+            while not is_over.wait(0.01):
+                connection.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield listening.getsockname()[1]
+        is_over.set()
+        thread.join()
 
 
 def refusal(url: str, **options: Any) -> str:
@@ -58,6 +81,10 @@ def refusal(url: str, **options: Any) -> str:
         "64:ff9b::a9fe:a9fe",
         "2002:7f00:1::",
         "2001:0:4136:e378:8000:63bf:3fff:fdd2",
+        "::127.0.0.1",
+        "::ffff:0:127.0.0.1",
+        "64:ff9b:1::a9fe:a9fe",
+        "fec0::1",
     ],
 )
 def test_an_address_inside_is_not_public(address: str) -> None:
@@ -80,13 +107,29 @@ def test_an_address_outside_is_public(address: str) -> None:
         "http://user:secret@example.com/",
         "http://example.com:99999/",
         "http://[::1",
+        "http://example.com/a secret",
+        "http://example.com/?caf\u00e9",
     ],
 )
 def test_what_is_no_plain_web_address_is_refused(url: str) -> None:
     assert "address" in refusal(url)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "169.254.169.254", "2130706433", "0x7f.1", "localhost"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "[::1]",
+        "169.254.169.254",
+        "2130706433",
+        "0x7f.1",
+        "0177.0.0.1",
+        "127.1",
+        "0",
+        "[::ffff:169.254.169.254]",
+        "localhost",
+    ],
+)
 def test_an_address_inside_is_refused_however_it_is_written(host: str) -> None:
     assert "not a public address" in refusal(f"http://{host}/latest/meta-data/")
 
@@ -142,6 +185,28 @@ def test_who_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(web_requests, "SECONDS", 0.05)
     with web_server(hangs=True) as server:
         assert "did not answer: TimeoutError" in refusal(server.url, allow_private=True)
+
+
+@pytest.mark.parametrize("beginning", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"])
+def test_an_answer_that_comes_byte_by_byte_is_cut_off(monkeypatch: pytest.MonkeyPatch, beginning: bytes) -> None:
+    monkeypatch.setattr(web_requests, "ANSWER_SECONDS", 0.3)
+    with dripping_server(beginning) as port:
+        assert refusal(f"http://127.0.0.1:{port}/", allow_private=True) == (
+            "127.0.0.1 did not answer: TimeoutError: its answer took longer than 0.3 s"
+        )
+
+
+def test_an_answer_without_end_is_read_in_part() -> None:
+    with dripping_server(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * web_requests.MAX_ANSWER * 2) as port:
+        assert send("POST", f"http://127.0.0.1:{port}/", allow_private=True) == 200
+
+
+def test_a_proxy_that_the_environment_names_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    with web_server() as proxy, web_server() as server:
+        for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.url)
+        assert send("POST", server.url, allow_private=True) == 200
+    assert (len(proxy.requests), len(server.requests)) == (0, 1)
 
 
 def test_a_header_can_not_be_smuggled_in() -> None:
