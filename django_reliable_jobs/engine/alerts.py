@@ -44,6 +44,7 @@ QUIET: dict[str, timedelta | None] = {
 }
 
 MAX_MESSAGE = 2000
+TOLD_ANEW_AFTER = timedelta(minutes=15)  # one that comes and goes is told of no more often
 
 # `adds`: the counts add up (events), otherwise the last one counts (states). Untouched if nothing is new, so that a
 # look every few seconds writes nothing.
@@ -87,12 +88,19 @@ WITH over AS MATERIALIZED (
 SELECT id FROM resolved WHERE told_at IS NOT NULL ORDER BY id
 """
 
-# A flip: two schedulers that find the same alert untold wait for its lock in turn, and the second finds it told.
+# A flip: two schedulers that find the same alert untold wait for its lock in turn, and the second finds it told. What
+# was told of a moment ago, was resolved and is there again waits for its turn; if it is over before, nothing is said.
 TELL = """
 WITH untold AS MATERIALIZED (
-    SELECT id, told_at FROM django_reliable_jobs_alert
+    SELECT id, told_at FROM django_reliable_jobs_alert alert
      WHERE resolved_at IS NULL
-       AND (told_at IS NULL OR acknowledged_at IS NULL AND told_at < clock_timestamp() - %(repeat)s::interval)
+       AND (told_at IS NULL AND NOT EXISTS (
+                SELECT FROM django_reliable_jobs_alert earlier
+                 WHERE earlier.kind = alert.kind AND earlier.subject = alert.subject
+                   AND NOT earlier.kind = ANY(%(until_seen)s::text[])
+                   AND earlier.resolved_at > clock_timestamp() - %(anew)s::interval
+                   AND earlier.told_at > clock_timestamp() - %(anew)s::interval)
+            OR acknowledged_at IS NULL AND told_at < clock_timestamp() - %(repeat)s::interval)
      ORDER BY id LIMIT 500 FOR NO KEY UPDATE SKIP LOCKED
 ), told AS (
     UPDATE django_reliable_jobs_alert alert SET told_at = clock_timestamp()
@@ -180,6 +188,7 @@ def flip(using: str, found: Sequence[Finding], looked_for: Iterable[str], channe
             "events": [kind for kind, quiet in QUIET.items() if quiet is not None],
             "quiets": [quiet for quiet in QUIET.values() if quiet is not None],
             "until_seen": _UNTIL_SEEN,
+            "anew": TOLD_ANEW_AFTER,
         }
         cursor.execute(RESOLVE, parameters)
         resolved = [alert_id for (alert_id,) in cursor.fetchall()]

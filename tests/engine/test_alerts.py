@@ -42,7 +42,10 @@ def ages(hours: float) -> None:
     """Let so many hours pass for the alerts."""
     passed = timedelta(hours=hours)
     Alert.objects.update(
-        opened_at=F("opened_at") - passed, seen_at=F("seen_at") - passed, told_at=F("told_at") - passed
+        opened_at=F("opened_at") - passed,
+        seen_at=F("seen_at") - passed,
+        told_at=F("told_at") - passed,
+        resolved_at=F("resolved_at") - passed,
     )
 
 
@@ -75,8 +78,33 @@ def test_what_is_no_longer_found_is_resolved_and_said_so() -> None:
     assert subjects(flip().resolved) == ["nightly"]
     assert sorted(events()) == [("resolved", "mail"), ("resolved", "web")]
     assert flip() == Flips([], [])
+    ages(1)
     assert subjects(flip(SILENT).opened) == ["nightly"], "it is an alert of its own"
     assert Alert.objects.count() == 2
+
+
+def test_what_comes_and_goes_is_told_of_once_in_a_quarter_of_an_hour() -> None:
+    flip(SILENT)
+    flip()
+    Notice.objects.all().delete()
+    for _ in range(3):
+        assert flip(SILENT) == Flips([], [])
+        assert flip() == Flips([], [])
+    assert events() == [], "who heard of nothing hears of no end"
+    flip(SILENT)
+    ages(0.24)
+    assert flip(SILENT) == Flips([], [])
+    ages(0.02)
+    assert subjects(flip(SILENT).opened) == ["nightly"], "it stayed this time"
+    assert subjects(flip().resolved) == ["nightly"]
+
+
+def test_undos_that_fail_soon_after_one_that_was_acknowledged_are_told_at_once() -> None:
+    for job in (7, 8):
+        alerts.note("default", "undo_failed", "shop.refund", f"The undo of job {job} failed.")
+        assert subjects(flip().opened) == ["shop.refund"]
+        alerts.acknowledge("default", [Alert.objects.get(resolved_at=None).pk], by="ann")
+        assert subjects(flip().resolved) == ["shop.refund"]
 
 
 def test_what_was_not_looked_for_stays_open() -> None:
