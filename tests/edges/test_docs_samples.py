@@ -106,5 +106,5 @@ def test_whoever_stops_a_worker_waits_for_longer_than_it_may_take(patience: str)
         for block in BLOCKS
         if block.page.name == "deploying.md" and re.search(patience, block.code) and "runworker" in block.code
     ]
-    allowed = int(re.findall(r"--shutdown-timeout\D+(\d+)", block.code)[0])
+    allowed = int(re.findall(r"--shutdown-timeout[\", ]+(\d+)", block.code)[0])
     assert int(re.findall(patience, block.code)[0]) >= allowed + 10
