@@ -114,8 +114,13 @@ class TestOnce:
         assert imported("once").next_run_at == datetime(2030, 1, 1, 18, tzinfo=UTC)
         assert Schedule.objects.get(managed_by="admin").rule().next_after(datetime(2030, 1, 1, 18, tzinfo=UTC)) is None
 
-    def test_one_off_that_has_run_is_refused(self) -> None:
-        add("once", interval=HOURLY, one_off=True, enabled=False, total_run_count=1)
+    def test_one_off_of_an_interval_runs_when_it_was_to_begin(self) -> None:
+        add("once", interval=HOURLY, one_off=True, start_time=NOON + timedelta(days=2))
+        assert imported("once").next_run_at == NOON + timedelta(days=2)
+
+    @pytest.mark.parametrize("is_enabled", [False, True])
+    def test_one_off_that_has_run_is_refused(self, is_enabled: bool) -> None:
+        add("once", interval=HOURLY, one_off=True, enabled=is_enabled, total_run_count=1)
         assert "has run" in reason("once")
 
 

@@ -65,7 +65,7 @@ def _refuse_what_is_over(row: Row, now: datetime) -> None:
     ends_at = row.get("expires")
     if ends_at is not None and ends_at <= now:
         raise NotImportable(f"it expired at {ends_at.isoformat()}")
-    if row.get("one_off") and row.get("total_run_count") and not row["enabled"]:
+    if row.get("one_off") and row.get("total_run_count"):  # beat disables it when it looks next
         raise NotImportable("it was to run once, and has run")
 
 
@@ -134,6 +134,8 @@ def _cron(row: Row, zone: str | None) -> Cron:
 def _once(recurrence: Recurrence, row: Row, now: datetime, start: datetime | None) -> Recurrence:
     if isinstance(recurrence, Once):
         return recurrence
+    if isinstance(recurrence, Every) and start is not None and start > now:
+        return Once(at=start)
     fire = recurrence.next_after(max(start or now, now))
     if fire is None:
         raise NotImportable("it would never run")
