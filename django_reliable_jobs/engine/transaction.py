@@ -90,6 +90,15 @@ def engine_cursor(using: str) -> Iterator[CursorWrapper]:
             yield _OneByOne(cursor, connection)
 
 
+@contextmanager
+def cursor_inside(using: str) -> Iterator[CursorWrapper]:
+    """Open a cursor for a statement of the hot path inside a transaction: prepared where `engine_cursor` prepares."""
+    connection = connections[using]
+    is_private = connection.connection in _private
+    with CursorWrapper(_Preparing(connection.connection), connection) if is_private else connection.cursor() as cursor:
+        yield cursor
+
+
 def own(using: str) -> None:
     """Take this thread's connection for the engine alone; to be called again when it may have been made anew.
 
