@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext_lazy as _
 
 from django_reliable_jobs.admin.read_only import ReadOnlyAdmin
@@ -20,8 +21,19 @@ from django_reliable_jobs.models import Worker
 class WorkerAdmin(ReadOnlyAdmin):
     list_display = ("__str__", "state", "running", "threads", "served", "started", "heartbeat")
     ordering = ("host", "pid")
-    fields = ("host", "pid", "state", "running", "threads", "served", "started", "heartbeat", "lease_ends")
-    readonly_fields = ("state", "running", "served", "started", "heartbeat", "lease_ends")
+    fields = (
+        "host",
+        "pid",
+        "state",
+        "running",
+        "threads",
+        "served",
+        "started",
+        "heartbeat",
+        "lease_ends",
+        "used_memory",
+    )
+    readonly_fields = ("state", "running", "served", "started", "heartbeat", "lease_ends", "used_memory")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
         return inspection.with_state(super().get_queryset(request))
@@ -45,6 +57,10 @@ class WorkerAdmin(ReadOnlyAdmin):
     @admin.display(description=_("last heartbeat"))
     def heartbeat(self, worker: Any) -> str:
         return f"{as_local(worker.heartbeat_at)} ({_('%s ago') % span_in_words(worker.heartbeat_age)})"
+
+    @admin.display(description=_("memory"))
+    def used_memory(self, worker: Worker) -> str:
+        return "-" if worker.memory is None else filesizeformat(worker.memory)
 
     @admin.display(description=_("lease ends"))
     def lease_ends(self, worker: Worker) -> str:

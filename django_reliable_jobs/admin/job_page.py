@@ -25,10 +25,11 @@ from django_reliable_jobs.engine import history, inspection, obstacles, schedule
 from django_reliable_jobs.engine.inspection import as_local
 from django_reliable_jobs.engine.progress import of_claims
 from django_reliable_jobs.engine.transaction import default_database
-from django_reliable_jobs.models import Attempt, Checkpoint, Job, Worker
+from django_reliable_jobs.models import Attempt, Batch, Checkpoint, Job, Worker
 
 TEMPLATE = "admin/django_reliable_jobs/job/page.html"
 MOST_ATTEMPTS = 20
+MOST_CHILDREN = 50
 LONGEST_RESULT = 200
 SCHEDULE_PAGE = "admin:django_reliable_jobs_schedule_change"
 LIST = "admin:django_reliable_jobs_job_changelist"
@@ -53,6 +54,7 @@ def page(request: HttpRequest, model_admin: Any, job: Job) -> str:
         "result": "" if job.result is None else as_json(job.result),
         "how_far": progress.how_far(job) if progress.has_told(job) else "",
         "steps": _steps(using, job, now),
+        **_children(using, job),
         "attempts": _attempts(using, job, attempts[:MOST_ATTEMPTS]),
         "has_older_attempts": len(attempts) > MOST_ATTEMPTS,
         "acts": [act for act in ACTS.values() if act.allows(job) and model_admin.may(request, act)],
@@ -141,6 +143,16 @@ def _step(row: Checkpoint, now: datetime) -> dict[str, Any]:
         "until": "" if row.until is None else as_local(row.until),
         "result": Truncator(row.error or json.dumps(row.value, ensure_ascii=False)).chars(LONGEST_RESULT),
         "undo": ": ".join(filter(None, [undo, row.undo_error])),
+    }
+
+
+def _children(using: str, job: Job) -> dict[str, Any]:
+    batches = Batch.objects.filter(parent_id=job.pk).values("pk")
+    found = Job.objects.using(using).filter(batch_id__in=batches).only("pk", "task", "status").order_by("pk")
+    rows = list(found[: MOST_CHILDREN + 1])
+    return {
+        "children": [{"row": each, "state": marked(each.status)} for each in rows[:MOST_CHILDREN]],
+        "has_more_children": len(rows) > MOST_CHILDREN,
     }
 
 

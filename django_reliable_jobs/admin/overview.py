@@ -10,6 +10,7 @@ from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
+from django.template.defaultfilters import filesizeformat
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -37,6 +38,7 @@ class Work:
 
     status: WorkerStatus
     state: str
+    memory: str
     served: str
     seen: str
     jobs: list[tuple[Running, str]]
@@ -121,6 +123,7 @@ def _work(worker: WorkerStatus, running: list[Running], now: datetime) -> Work:
     return Work(
         status=worker,
         state=state_in_words(worker.state),
+        memory="-" if worker.memory is None else filesizeformat(worker.memory),
         served=queues_in_words(worker.queues, worker.excluded_queues),
         seen=when(now - worker.heartbeat_age, now),
         jobs=[(each, span_in_words(now - each.started_at)) for each in shown],

@@ -36,14 +36,19 @@ class ScheduleActions:
         urls: list[URLPattern] = [url, *super().get_urls()]  # type: ignore[misc]
         return urls
 
+    def has_pause_permission(self: Any, request: HttpRequest) -> bool:
+        """Return whether a person may pause schedules: who may change them may."""
+        return bool(request.user.has_perm("django_reliable_jobs.pause_schedule") or self.has_change_permission(request))
+
     def act_view(self: Any, request: HttpRequest, object_id: str) -> HttpResponse:
         """Do what a button of a schedule's page says, and show the page again."""
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
-        if not self.has_change_permission(request):
+        action = request.POST.get("act", "")
+        may_act = self.has_change_permission if action == "run_now" else self.has_pause_permission
+        if not may_act(request):
             raise PermissionDenied
         schedule = self.get_object(request, object_id)
-        action = request.POST.get("act", "")
         if schedule is None or action not in self.of_page:
             raise Http404
         chosen = self.get_queryset(request).filter(pk=schedule.pk)
@@ -53,11 +58,11 @@ class ScheduleActions:
             getattr(self, action)(request, chosen)
         return HttpResponseRedirect(reverse(PAGE, args=[schedule.pk], current_app=self.admin_site.name))
 
-    @admin.action(description=_("Pause selected schedules"), permissions=["change"])
+    @admin.action(description=_("Pause selected schedules"), permissions=["pause"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
         self._pause(request, queryset, None)
 
-    @admin.action(description=_("Resume selected schedules: they go on from now"), permissions=["change"])
+    @admin.action(description=_("Resume selected schedules: they go on from now"), permissions=["pause"])
     def resume(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
         done = schedules.resume(default_database(), _ids(queryset))
         self._log(request, done, _("resumed"))

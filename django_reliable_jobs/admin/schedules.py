@@ -143,6 +143,7 @@ class ScheduleAdmin(ScheduleRuns, ScheduleActions, ScheduleColumns, admin.ModelA
         context["preview"] = _preview_of(context["adminform"].form, obj)
         context["show_preview_button"] = context.get("has_change_permission") or obj is None
         if obj is not None:
+            context["may_pause"] = self.has_pause_permission(request)
             context["is_paused"] = is_paused(obj, slots.now(default_database()))
             decided = schedule_history.last_decided(default_database(), obj.pk, limit=LAST_DECIDED)
             statuses = inspection.find_statuses(default_database(), (each.job_id for each in decided if each.job_id))

@@ -22,7 +22,8 @@ VALUES (%(id)s, %(host)s, %(pid)s, %(queues)s, %(excluded)s, %(threads)s, %(task
 RENEW = """
 UPDATE django_reliable_jobs_worker
    SET heartbeat_at = clock_timestamp(), expires_at = clock_timestamp() + make_interval(secs => %(lease)s),
-       clock_offset = %(host_clock)s - extract(epoch FROM clock_timestamp())::float8
+       clock_offset = %(host_clock)s - extract(epoch FROM clock_timestamp())::float8,
+       memory = coalesce(%(memory)s::bigint, memory)
  WHERE id = %(id)s AND lost_at IS NULL
 """
 
@@ -88,9 +89,11 @@ def register(
     )
 
 
-def renew(using: str, worker_id: int) -> bool:
-    """Renew the lease. False: it was declared lost, or its row is gone; the process must stop its jobs at once."""
-    return _execute(using, RENEW, worker_id, host_clock=time.time()) == 1
+def renew(using: str, worker_id: int, *, memory: int | None = None) -> bool:
+    """Renew the lease, and tell how many bytes the process uses. False: it was declared lost, or its row is gone; the
+    process must stop its jobs at once.
+    """
+    return _execute(using, RENEW, worker_id, host_clock=time.time(), memory=memory) == 1
 
 
 def mark_idle(using: str, worker_id: int, *, idle: bool) -> None:

@@ -112,6 +112,7 @@ class WorkerStatus:
     running: int
     heartbeat_age: timedelta
     state: str  # working | idle | stopping | silent | lost
+    memory: int | None  # bytes
 
 
 def queues(using: str) -> list[QueueStatus]:

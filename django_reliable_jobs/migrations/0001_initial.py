@@ -503,6 +503,7 @@ class Migration(migrations.Migration):
                 "verbose_name": "schedule",
                 "verbose_name_plural": "schedules",
                 "ordering": ["name"],
+                "permissions": [("pause_schedule", "Can pause and resume schedules")],
             },
         ),
         migrations.CreateModel(
@@ -625,6 +626,7 @@ class Migration(migrations.Migration):
                 ("is_idle", models.BooleanField(db_default=False, verbose_name="idle")),
                 ("is_stopping", models.BooleanField(db_default=False, verbose_name="stopping")),
                 ("clock_offset", models.FloatField(null=True, verbose_name="clock ahead by (seconds)")),
+                ("memory", models.BigIntegerField(null=True, verbose_name="memory (bytes)")),
             ],
             options={
                 "verbose_name": "worker",

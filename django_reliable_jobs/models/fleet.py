@@ -138,6 +138,7 @@ class Worker(models.Model):
     is_idle = models.BooleanField(_("idle"), db_default=False)
     is_stopping = models.BooleanField(_("stopping"), db_default=False)
     clock_offset = models.FloatField(_("clock ahead by (seconds)"), null=True)  # of the host's, beside the database's
+    memory = models.BigIntegerField(_("memory (bytes)"), null=True)  # resident, with the last renewal
 
     class Meta:
         verbose_name = _("worker")

@@ -76,6 +76,7 @@ class Schedule(models.Model):
     class Meta:
         verbose_name = _("schedule")
         verbose_name_plural = _("schedules")
+        permissions = [("pause_schedule", _("Can pause and resume schedules"))]
         ordering = ["name"]
         constraints = [
             models.CheckConstraint(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import heartbeat
 from django_reliable_jobs.processes.loop import Loop
+from django_reliable_jobs.processes.memory import resident_bytes
 from django_reliable_jobs.processes.reporting import write_progress
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Heartbeat(Loop):
         return min(TURN_SECONDS, settings.LEASE_SECONDS / 3)
 
     def _renew(self, identity: int, now: float) -> None:
-        if heartbeat.renew(self._worker.using, identity):
+        if heartbeat.renew(self._worker.using, identity, memory=resident_bytes() or None):
             self._renewed_at, self._renewed_for = now, identity
         elif identity == self._worker.identity.id:
             self._renewed_at = now

@@ -127,8 +127,8 @@ class TestJobPage:
     ) -> None:
         job = tasks.fails_until.enqueue(3)
         run_jobs()
-        # session, user, job, now, attempts, worker, progress, last checkpoint, batches, steps, progress of attempts
-        with django_assert_num_queries(11):
+        # session, user, job, now, attempts, worker, progress, last checkpoint, loops, steps, children, progress then
+        with django_assert_num_queries(12):
             admin_client.get(page_of(job))
 
 

@@ -56,7 +56,12 @@ def test_what_is_left_empty_has_its_default(admin_client: Client) -> None:
 def test_values_come_as_their_types(admin_client: Client) -> None:
     post(admin_client, name=" Ada", times="3", is_loud="on", tags='["a", null]', secret="x", more='{"further": 1}')
     assert Job.objects.get().kwargs == {
-        "name": " Ada", "times": 3, "is_loud": True, "tags": ["a", None], "secret": "x", "further": 1
+        "name": " Ada",
+        "times": 3,
+        "is_loud": True,
+        "tags": ["a", None],
+        "secret": "x",
+        "further": 1,
     }
 
 

@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.utils.html import strip_tags
 
 from django_reliable_jobs.admin import overview_schedules
-from django_reliable_jobs.engine import queues, standings
+from django_reliable_jobs.engine import heartbeat, queues, standings
 from django_reliable_jobs.models import Alert, Job, Leader, MinuteCount, Schedule, Slot, SlotRange
 from tests import tasks
 from tests.browser.scene import a_morning
@@ -159,6 +159,14 @@ def test_it_shows_queues_workers_leader_alerts_and_dead_letters(admin_client: Cl
     assert "elsewhere:5 leads, for 2 h." in text
     assert "critical lonely waits" in text
     assert "Dead letters 1 tests.tasks.broken_one1" in text
+
+
+def test_it_tells_how_much_memory_a_worker_uses(admin_client: Client) -> None:
+    worker = a_worker(8)
+    assert heartbeat.renew("default", worker, memory=300 * 1024 * 1024)
+    assert "300.0 MB" in shown(admin_client)
+    assert heartbeat.renew("default", worker), "what is not known changes nothing"
+    assert "300.0 MB" in shown(admin_client)
 
 
 def test_it_draws_what_workers_counted(admin_client: Client) -> None:

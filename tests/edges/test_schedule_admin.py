@@ -50,6 +50,21 @@ class TestActions:
         assert [job.schedule_id for job in tick(at=on(2, 2))] == [one.pk]
         assert slots_of(one) == {on(2, 1): "paused", on(2, 2): "job"}
 
+    def test_who_may_pause_may_do_nothing_else(self, client: Client) -> None:
+        schedule = a_schedule()
+        user = User.objects.create_user("clerk", is_staff=True)
+        user.user_permissions.add(Permission.objects.get(codename="view_schedule"))
+        client.force_login(user)
+        act = f"{PAGES}{schedule.pk}/act/"
+        assert client.post(act, {"act": "pause"}).status_code == 403
+        user.user_permissions.add(Permission.objects.get(codename="pause_schedule"))
+        assert client.post(act, {"act": "run_now"}).status_code == 403
+        assert client.post(act, {"act": "pause"}).status_code == 302
+        assert Schedule.objects.get().paused_at is not None
+        page = client.get(page_of(schedule)).content.decode()
+        assert 'value="resume"' in page and 'value="run_now"' not in page
+        assert not Job.objects.exists()
+
     def test_run_now(self, admin_client: Client) -> None:
         schedule, broken = a_schedule(), a_schedule(name="broken")
         Schedule.objects.filter(pk=broken.pk).update(task="gone")

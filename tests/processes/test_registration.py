@@ -43,3 +43,8 @@ def test_a_registration_whose_answer_was_lost_is_repeated_without_harm() -> None
     for _ in range(2):
         heartbeat.register("default", identity, queues=None, excluded=[], threads=1)
     assert Worker.objects.get().id == identity.id
+
+
+def test_it_tells_how_much_memory_it_uses(start_worker: Callable[..., WorkerProcess]) -> None:
+    start_worker()
+    wait_for(lambda: Worker.objects.filter(memory__gt=10_000_000).exists(), what="the first renewal")
