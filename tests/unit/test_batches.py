@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
+from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connection, transaction
 from django.db.models import F
 
@@ -252,6 +254,17 @@ class TestCommits:
     def test_it_says_what_it_goes_through(self, source: Any) -> None:
         with pytest.raises(InvalidBatches, match="a QuerySet, or a function that takes a cursor"):
             a_context().batches(source)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_on_an_event_loop_it_says_what_to_await() -> None:
+    context = a_context()
+
+    async def loop() -> None:
+        context.batches(Item.objects.all())
+
+    with pytest.raises(SynchronousOnlyOperation, match=r"context\.batches\(\).*sync_to_async"):
+        async_to_sync(loop)()
 
 
 class TestCursors:
