@@ -27,14 +27,20 @@ def shown_on_page(number: int) -> list[str]:
     [page] = (DOCS / "exercises").glob(f"{number}-*.md")
     lines = re.findall(r"^  => .+$", page.read_text(), re.MULTILINE)
     assert lines, f"{page.name} shows no conclusion"
-    return [re.sub(r"[\d,]+ jobs a second", "many jobs a second", line) for line in lines]
+    return [without_figures(line) for line in lines]
+
+
+def without_figures(text: str) -> str:
+    """Without what depends on how busy the machine is. What must hold, the exercise itself looks at."""
+    text = re.sub(r"[\d,]+ jobs a second", "many jobs a second", text)
+    return re.sub(r"(succeeded|cancelled|side by side): \d+", r"\1: #", text)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_an_exercise_comes_to_what_its_page_says_and_leaves_nothing_behind(
     number: int, start_worker: StartWorker
 ) -> None:
-    output = re.sub(r"[\d,]+ jobs a second", "many jobs a second", perform(start_worker, number))
+    output = without_figures(perform(start_worker, number))
     assert [line for line in shown_on_page(number) if line not in output] == []
     assert not Job.objects.filter(queue_name="exercise").exists()
     assert not Schedule.objects.filter(name__startswith="exercise").exists()
