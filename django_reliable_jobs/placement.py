@@ -35,6 +35,14 @@ def telling(listener: Callable[[Sequence[Job]], None]) -> Iterator[None]:
         _listeners.reset(reset)
 
 
+def tell(jobs: Sequence[Job]) -> bool:
+    """Tell the listeners of this context that these jobs were enqueued; return whether there are any."""
+    listeners = _listeners.get()
+    for listener in listeners:
+        listener(jobs)
+    return bool(listeners)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Placement(Generic[P, R]):
     """A task and the choices for jobs about to be enqueued, made by `Task.using()`."""
@@ -57,12 +65,16 @@ class Placement(Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """See `Task.enqueue`."""
+        job = self.insert(*args, **kwargs)
+        tell([job])
+        return job
+
+    def insert(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Enqueue, but leave it to the caller to `tell` the listeners of it."""
         from django_reliable_jobs.engine import enqueue
 
         refuse_on_event_loop(f"{self.task.name}: enqueue()", "`await ….aenqueue(…)`")
         job = enqueue.enqueue(self, args, kwargs)
-        for listener in _listeners.get():
-            listener([job])
         self._announce([job])
         return job
 
@@ -78,9 +90,9 @@ class Placement(Generic[P, R]):
 
         refuse_on_event_loop(f"{self.task.name}: enqueue_many()", "`await ….aenqueue_many(…)`")
         jobs = enqueue.enqueue_many(self, calls)
-        for listener in _listeners.get() if jobs else ():
-            listener(jobs)
         self._announce(jobs)
+        if jobs:
+            tell(jobs)
         return jobs
 
     def _announce(self, jobs: Iterable[Job]) -> None:

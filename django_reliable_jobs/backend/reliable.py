@@ -19,6 +19,7 @@ from django_reliable_jobs.backend import policies
 from django_reliable_jobs.backend.locating import is_open, locate
 from django_reliable_jobs.backend.policies import ReliableTask
 from django_reliable_jobs.declaration import MAX_QUEUE_NAME
+from django_reliable_jobs.placement import tell
 from django_reliable_jobs.tasks_framework import (
     BaseTaskBackend,
     InvalidTask,
@@ -84,11 +85,12 @@ class ReliableBackend(BaseTaskBackend):
             run_after=task.run_after,
             database=self.options.get("database"),
         )
-        job = placement.enqueue(*running.as_json(list(args)), **running.as_json(kwargs))
-        # A job that `unique` found may have begun, and one that a test runs inline has ended.
-        is_new = job.created and job.claims == 0
-        result: Any = task_results.result_of_new(job, task) if is_new else self.get_result(str(job.pk))
+        job = placement.insert(*running.as_json(list(args)), **running.as_json(kwargs))
+        # A job that `unique` found may have begun.
+        result: Any = task_results.result_of_new(job, task) if job.created else self.get_result(str(job.pk))
         task_enqueued.send(type(self), task_result=result)
+        if tell([job]):  # a test may run it at once
+            result.refresh()
         return cast("TaskResult[P, R]", result)
 
     def get_result(self, result_id: str) -> TaskResult[..., Any]:

@@ -20,8 +20,8 @@ from django_reliable_jobs.backend import ReliableBackend
 from django_reliable_jobs.engine import schedules
 from django_reliable_jobs.models import Attempt, Job
 from django_reliable_jobs.schedule_options import ScheduleOptions
-from django_reliable_jobs.tasks_framework import TaskResultStatus, task_finished, task_started
-from django_reliable_jobs.testing import at, run_jobs, tick
+from django_reliable_jobs.tasks_framework import TaskResultStatus, task_enqueued, task_finished, task_started
+from django_reliable_jobs.testing import at, inline, run_jobs, tick
 from tests import framework_tasks as tasks
 from tests import tasks as our_tasks
 from tests.factories import ReadyJobFactory
@@ -121,6 +121,27 @@ def test_the_finished_result_has_all_that_the_stored_one_has() -> None:
             assert getattr(told, attribute) == getattr(stored, attribute)
         assert [each.exception_class for each in told.errors] == [each.exception_class for each in stored.errors]
         assert abs(told.finished_at - stored.finished_at) < timedelta(seconds=10)
+
+
+def test_inline_a_task_is_told_to_be_enqueued_before_it_starts_too(told: list[Any]) -> None:
+    seen: list[Any] = []
+
+    def enqueued(task_result: Any, **_: Any) -> None:
+        told.append(("enqueued", None, task_result.id, task_result.status, None))
+        seen.append(task_result)
+
+    task_enqueued.connect(enqueued)
+    try:
+        with inline():
+            result = tasks.answer.enqueue()
+    finally:
+        task_enqueued.disconnect(enqueued)
+    assert [(event, str(status)) for event, _, _, status, _ in told] == [
+        ("enqueued", "READY"),
+        ("started", "RUNNING"),
+        ("finished", "SUCCESSFUL"),
+    ]
+    assert (result.return_value, result.attempts, result is seen[0]) == (42, 1, True)
 
 
 def test_a_task_that_will_be_tried_again_has_not_finished(told: list[Any]) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from django.dispatch import Signal
 from django.test import TestCase
 from django.utils import timezone
 
-from django_reliable_jobs import clock
+from django_reliable_jobs import clock, signals
 from django_reliable_jobs.exceptions import InvalidArguments, JobFailed, UnknownTask
 from django_reliable_jobs.models import Attempt, Job
 from django_reliable_jobs.testing import at, inline, run_jobs, tick
@@ -127,6 +128,23 @@ class TestInline:
         assert (job.status, job.result) == ("SUCCEEDED", "a")
         assert [each.result for each in many] == ["b", "c"]
         assert tasks.effect.enqueue("d").status == "READY"
+
+    def test_signals_come_in_their_order(self) -> None:
+        told: list[str] = []
+        receivers: dict[Signal, Any] = {
+            signals.enqueued: lambda **_: told.append("enqueued"),
+            signals.succeeded: lambda **_: told.append("succeeded"),
+        }
+        for signal, receiver in receivers.items():
+            signal.connect(receiver)
+        try:
+            with inline():
+                tasks.effect.enqueue("a")
+                tasks.effect.enqueue_many([{"name": "b"}])
+        finally:
+            for signal, receiver in receivers.items():
+                signal.disconnect(receiver)
+        assert told == ["enqueued", "succeeded"] * 2
 
     def test_arguments_become_json_and_come_back(self) -> None:
         with inline():
