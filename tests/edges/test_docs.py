@@ -157,13 +157,14 @@ def _python(room: str) -> list[Path]:
     return list((CHECKOUT / room).rglob("*.py"))
 
 
-def test_every_model_in_the_admin_stands_in_the_reference() -> None:
+def test_every_model_in_the_admin_and_every_permission_stands_in_the_reference() -> None:
     models = [model for model in site._registry if model._meta.app_label == "django_reliable_jobs"]
     assert len(models) >= 5
-    text = (DOCS / "reference" / "admin.md").read_text()
-    assert [
-        model.__name__ for model in models if f"**{model._meta.verbose_name_plural.capitalize()}**" not in text
-    ] == []
+    names = [str(model._meta.verbose_name_plural).capitalize() for model in models]
+    assert missing("reference/admin.md", names, form="**{}**") == []
+    permissions = [name for model in models for name, _ in model._meta.permissions]
+    assert len(permissions) >= 4
+    assert missing("reference/admin.md", permissions, form="`django_reliable_jobs.{}`") == []
 
 
 def links() -> list[tuple[Path, str]]:
