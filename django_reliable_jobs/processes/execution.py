@@ -165,6 +165,8 @@ def call_here(task: registry.Task[..., Any], args: list[Any], kwargs: dict[str, 
 def cut_off(job: ClaimedJob, flag: StopFlag) -> Outcome:
     """Return the outcome of a job that still runs while its process exits."""
     task = registry.find(job.task)
+    if job.is_undoing:
+        return INTERRUPTED  # how it is to end is decided: only its undo goes on, elsewhere
     if flag.reason == "shutdown" or flag.reason is None or task is None:
         return _interrupted(job)
     return _judge(task, job, flag, flag.interruption())

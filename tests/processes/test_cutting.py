@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from django.db import connection, transaction
 
+from django_reliable_jobs.context import StopFlag, StopReason
 from django_reliable_jobs.models import Checkpoint, Job, Schedule
-from django_reliable_jobs.processes.execution import NO_RESULT
+from django_reliable_jobs.processes.execution import NO_RESULT, cut_off
 from django_reliable_jobs.processes.pool import HeldJob
 from django_reliable_jobs.processes.recorder import Recorder
 from tests import interrupted_tasks, tasks
@@ -82,6 +83,17 @@ def test_what_a_thread_says_of_a_job_that_was_cut_is_not_heard() -> None:
     assert (row(job).status, row(job).attempts.get().outcome) == ("READY", "interrupted")
     assert recorder.is_empty
     assert settled == [job.token]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("reason", [None, "shutdown", "cancel", "timeout", "lost"])
+def test_a_job_that_is_cut_off_while_it_undoes_goes_on_undoing(reason: StopReason | None) -> None:
+    tasks.once.enqueue()
+    job = claim_one_as(1)._replace(is_undoing=True)
+    flag = StopFlag()
+    flag.reason = reason
+    outcome = cut_off(job, flag)
+    assert (outcome.status, outcome.uses_attempt, outcome.compensation) == ("READY", False, None)
 
 
 def test_a_worker_that_hears_no_answer_to_what_it_gave_back_goes_on_with_nothing(
