@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from django_reliable_jobs.models import Job
 
 MASK = "(sensitive)"
+_VAR_POSITIONAL, _VAR_KEYWORD = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -273,12 +274,13 @@ def masked(task: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any
     declared = find(task)
     if declared is None or not declared.sensitive:
         return args, kwargs
-    names = list(declared.signature.parameters)
-    variable = [each.kind is inspect.Parameter.VAR_POSITIONAL for each in declared.signature.parameters.values()]
-    last = variable.index(True) if True in variable else len(names) - 1
+    names, hidden = list(declared.signature.parameters), declared.sensitive
+    kinds = [each.kind for each in declared.signature.parameters.values()]
+    last = kinds.index(_VAR_POSITIONAL) if _VAR_POSITIONAL in kinds else len(names) - 1
+    hides_others = _VAR_KEYWORD in kinds and names[kinds.index(_VAR_KEYWORD)] in hidden
     return (
-        [MASK if names[min(place, last)] in declared.sensitive else value for place, value in enumerate(args)],
-        {name: MASK if name in declared.sensitive else value for name, value in kwargs.items()},
+        [MASK if names[min(place, last)] in hidden else value for place, value in enumerate(args)],
+        {name: MASK if name in hidden or (hides_others and name not in names) else kwargs[name] for name in kwargs},
     )
 
 

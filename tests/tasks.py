@@ -242,6 +242,11 @@ def breaks_its_transaction() -> None:
         cursor.execute("SELECT 1 / 0")
 
 
+@task(sensitive="more")
+def hides_more(name: str, **more: Any) -> None:
+    pass
+
+
 @task(sensitive=["card", "codes"])
 def pays(amount: int, card: str, *codes: str, note: str = "", **more: Any) -> None:
     pass

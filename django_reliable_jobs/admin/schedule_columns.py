@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +16,8 @@ from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.translation import gettext_lazy as _
 
+from django_reliable_jobs import registry
+from django_reliable_jobs.admin.schedule_arguments import shown_arguments
 from django_reliable_jobs.admin.words import breakable, breakable_moment
 from django_reliable_jobs.engine import reconcile, schedule_history, slots
 from django_reliable_jobs.engine.inspection import as_local
@@ -94,6 +97,10 @@ class ScheduleColumns:
         ).get(schedule.pk)
         return "-" if last is None else last_job(last)
 
+    @admin.display(description=_("arguments"))
+    def shown_arguments(self, schedule: Schedule) -> str:
+        return json.dumps(shown_arguments(schedule), ensure_ascii=False)
+
     @admin.display(description=_("state"))
     def state(self, schedule: Schedule) -> SafeString | str:
         moment = slots.now(default_database()) if schedule.paused_at else None
@@ -131,8 +138,19 @@ class ScheduleColumns:
         names = reconcile.overridden_fields(schedule)
         if not names or schedule.declared is None:
             return "-"
-        told = ", ".join(f"{name} ({_('code')}: {declared_value(name, schedule.declared[name])})" for name in names)
+        values = declared_values(schedule)
+        told = ", ".join(f"{name} ({_('code')}: {declared_value(name, values[name])})" for name in names)
         return format_html('{} <span class="help">{}</span>', told, _("Reset it by the action “Reset to the code”."))
+
+
+def declared_values(schedule: Schedule) -> dict[str, Any]:
+    """Return what the code declares, in its stored form, without what nobody is to see."""
+    values = dict(schedule.declared or {})
+    if values.get("kwargs"):
+        values["kwargs"] = registry.masked(schedule.task, [], values["kwargs"])[1]
+    if values.get("ping_url"):
+        values["ping_url"] = registry.MASK
+    return values
 
 
 def declared_value(name: str, value: Any) -> str:

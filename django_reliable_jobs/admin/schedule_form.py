@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
-from inspect import Parameter, Signature
 from typing import Any
 from zoneinfo import available_timezones
 
@@ -13,10 +11,10 @@ from django.contrib.admin.widgets import AdminSplitDateTime, AdminTextareaWidget
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.text import Truncator
 from django.utils.translation import gettext_lazy as _
 
 from django_reliable_jobs import registry
+from django_reliable_jobs.admin.schedule_arguments import shown_arguments, task_choices, with_kept_values
 from django_reliable_jobs.engine import schedules
 from django_reliable_jobs.engine.inspection import now
 from django_reliable_jobs.engine.transaction import default_database
@@ -25,7 +23,6 @@ from django_reliable_jobs.models import Schedule
 from django_reliable_jobs.preview import never_runs
 from django_reliable_jobs.recurrence import Cron, Every, Once, Recurrence
 from django_reliable_jobs.recurrence.every import EPOCH
-from django_reliable_jobs.registry import Task
 from django_reliable_jobs.schedule_options import FIELDS, ScheduleOptions, checked_name
 from django_reliable_jobs.slots import Timeline
 from django_reliable_jobs.spans import parse_span, write_span
@@ -47,9 +44,6 @@ FOLD_RULES = [
     ("second", _("second: run the second time only")),
     ("both", _("both: run both times")),
 ]
-
-
-LONGEST_CHOICE = 100  # characters
 
 
 class TextWithSuggestions(AdminTextInputWidget):
@@ -180,21 +174,6 @@ def recurrence_initial(schedule: Schedule) -> dict[str, Any]:
     return initial
 
 
-def task_choices(current: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the declared tasks, and the one that a row has even if it is not declared any more."""
-    yield "", "---------"
-    tasks = registry.all_tasks()
-    if current and registry.find(current) is None:
-        yield current, f"{current} (not declared)"
-    yield from ((task.name, Truncator(f"{task.name}{_parameters(task)}").chars(LONGEST_CHOICE)) for task in tasks)
-
-
-def _parameters(task: Task[..., Any]) -> Signature:
-    """Return the names and defaults of a task's parameters; their types are often long."""
-    plain = [each.replace(annotation=Parameter.empty) for each in task.signature.parameters.values()]
-    return Signature(plain)
-
-
 class ScheduleForm(RecurrenceForm, forms.ModelForm):  # type: ignore[type-arg]
     """Everything that a schedule says. Saving is left to `engine.schedules`."""
 
@@ -239,6 +218,7 @@ class ScheduleForm(RecurrenceForm, forms.ModelForm):  # type: ignore[type-arg]
             given = {name: getattr(instance, name) for name in fields}
             if declared := registry.find(instance.task):
                 given["task"] = declared.name  # where the row has an alias
+                given["kwargs"] = shown_arguments(instance)
             kwargs["initial"] = {**recurrence_initial(instance), **given, **(kwargs.get("initial") or {})}
         super().__init__(*args, **kwargs)
         self.fields["timezone"].initial = self.initial.get("timezone") or timezone.get_default_timezone_name()
@@ -260,6 +240,17 @@ class ScheduleForm(RecurrenceForm, forms.ModelForm):  # type: ignore[type-arg]
         if same.exists():
             raise forms.ValidationError(_("There is a schedule of this name already."))
         return name
+
+    def clean_kwargs(self) -> Any:
+        entered = self.cleaned_data["kwargs"]
+        if not isinstance(entered, dict):
+            return entered
+        try:
+            return with_kept_values(self.instance, self.task_name(), entered)
+        except ValueError as error:
+            raise forms.ValidationError(
+                _("Enter these values again, they are not kept for another task: %s") % error
+            ) from None
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean()

@@ -84,7 +84,7 @@ class ScheduleAdmin(ScheduleRuns, ScheduleActions, ScheduleColumns, admin.ModelA
             "fields": (
                 "name",
                 "task",
-                "kwargs",
+                "shown_arguments",
                 "runs",
                 "overlap",
                 "catch_up",

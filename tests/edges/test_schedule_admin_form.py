@@ -66,6 +66,11 @@ def fields_of(client: Client, schedule: Schedule) -> dict[str, Any]:
 
 
 class TestAdd:
+    def test_the_packages_own_tasks_are_not_offered(self, admin_client: Client) -> None:
+        page = admin_client.get(f"{PAGES}add/").content.decode()
+        assert 'value="tests.tasks.effect"' in page
+        assert 'value="django_reliable_jobs.' not in page
+
     def test_a_newcomer_adds_a_weekday_schedule_and_sees_it_run(self, admin_client: Client) -> None:
         response = admin_client.post(f"{PAGES}add/", NEWCOMER, follow=True)
         schedule = Schedule.objects.get()
