@@ -62,6 +62,19 @@ UPDATE django_reliable_jobs_slot slot SET outcome = 'skipped', reason = 'duplica
  WHERE slot.schedule_id = given.schedule_id AND slot.slot = given.slot
 """
 
+# Who can be cancelled at once is locked, so that no worker takes it before it is.
+KEY_HELD = """
+WITH holder AS MATERIALIZED (
+    SELECT id FROM django_reliable_jobs_job
+     WHERE unique_hash = %(unique_hash)s AND status IN ('SCHEDULED', 'READY', 'RUNNING', 'WAITING')
+), yielding AS MATERIALIZED (
+    SELECT id FROM django_reliable_jobs_job
+     WHERE id IN (SELECT id FROM holder) AND id = ANY(%(ids)s::bigint[]) AND status IN ('SCHEDULED', 'READY', 'WAITING')
+       FOR NO KEY UPDATE SKIP LOCKED
+)
+SELECT EXISTS (SELECT 1 FROM holder WHERE id NOT IN (SELECT id FROM yielding))
+"""
+
 LIVE = """
 SELECT schedule_id, id, first_started_at IS NOT NULL FROM django_reliable_jobs_job
  WHERE schedule_id = ANY(%(ids)s::bigint[]) AND status IN ('SCHEDULED', 'READY', 'RUNNING', 'WAITING')
@@ -202,6 +215,13 @@ def insert_jobs(using: str, jobs: Sequence[Mapping[str, Any]]) -> list[int]:
         with engine_cursor(using) as cursor:
             cursor.execute(MARK_DUPLICATES, keys)
     return sorted(made)
+
+
+def is_key_held(using: str, unique_hash: bytes, job_ids: Sequence[int]) -> bool:
+    """Return whether a unique key will still be held when what is at rest of these jobs has been cancelled."""
+    with engine_cursor(using) as cursor:
+        cursor.execute(KEY_HELD, {"unique_hash": unique_hash, "ids": list(job_ids)})
+        return bool(cursor.fetchone()[0])
 
 
 def live_jobs(using: str, schedule_ids: Sequence[int]) -> dict[int, list[tuple[int, bool]]]:

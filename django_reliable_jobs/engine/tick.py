@@ -9,6 +9,7 @@ savepoint of its own: one that can't be decided keeps its cursor, says why, is t
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -32,6 +33,7 @@ logger = logging.getLogger("django_reliable_jobs")
 BATCH = 50
 LOCK_SECONDS = 2.0  # a caller that holds a unique key must not hold up all schedules
 STATEMENT_SECONDS = 20.0
+DECIDE_SECONDS = 2.0  # of the rows that are locked, what is not decided by then is left for the next tick
 RETRY_BROKEN = timedelta(minutes=1)
 RETRY_HELD_UP = timedelta(seconds=5)
 MAX_ERROR = 2000
@@ -66,7 +68,7 @@ class Missed:
 
 @dataclass
 class Tick:
-    """What one tick did: how many schedules were due, the ids of the jobs it made, the names of the broken, and the
+    """What one tick did: how many schedules it decided, the ids of the jobs it made, the names of the broken, and the
     slots that were missed.
     """
 
@@ -76,21 +78,17 @@ class Tick:
     unknown: set[str] = field(default_factory=set)  # tasks of schedules that this process can't decide; another may
     missed: list[Missed] = field(default_factory=list)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether there may be more that is due now."""
-        return self.due == BATCH
-
 
 def tick(using: str) -> Tick:
     """Decide the slots of at most BATCH schedules that are due now, and make their jobs."""
     done = Tick()
     with short_transaction(using, lock_timeout=LOCK_SECONDS, statement_timeout=STATEMENT_SECONDS):
         due = list(Schedule.objects.using(using).raw(DUE, {"moment": clock.moment(), "batch": BATCH}))
-        done.due = len(due)
-        live = _live_jobs(using, due)
-        records = []
+        live, records, began = _live_jobs(using, due), [], time.monotonic()
         for schedule in due:
+            if done.due and time.monotonic() - began > DECIDE_SECONDS:  # years were missed
+                break
+            done.due += 1
             try:
                 now: datetime = schedule.now  # type: ignore[attr-defined]
                 records.append(_decide(using, schedule, now, live.get(schedule.pk, [])))
@@ -123,7 +121,9 @@ def _write(using: str, records: Sequence[Record], done: Tick) -> None:
 def _make_jobs(using: str, records: Sequence[Record], made: Sequence[Made]) -> list[int]:
     by_schedule = {each.schedule.pk: each for each in records}
     for pk, slot in {each.schedule_id: each.slot for each in made}.items():
-        if replaced := by_schedule[pk].replaced:
+        replaced, unique_hash = by_schedule[pk].replaced, by_schedule[pk].template["unique_hash"]
+        # The new job would be a duplicate, and both would be lost: the old one goes on.
+        if replaced and not (unique_hash and slots.is_key_held(using, unique_hash, replaced)):
             reason = f"replaced by the job of its schedule for {slot.isoformat()}"
             lifecycle.cancel(using, replaced, reason=reason)
     jobs = [

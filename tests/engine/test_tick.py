@@ -11,7 +11,7 @@ from django.db.models import F
 
 from django_reliable_jobs.engine import schedules
 from django_reliable_jobs.engine import tick as engine_tick
-from django_reliable_jobs.models import Job, Schedule, Slot, SlotRange
+from django_reliable_jobs.models import CancelRequest, Job, Schedule, Slot, SlotRange
 from django_reliable_jobs.recurrence import Cron, Every, Once
 from django_reliable_jobs.testing import at, tick
 from tests import tasks
@@ -90,7 +90,7 @@ class TestDueSlots:
             a_schedule(name=f"s{number}")
         with at(on(2, 1)):
             done = engine_tick.tick("default")
-            assert (done.due, len(done.jobs), done.is_full) == (50, 50, True)
+            assert (done.due, len(done.jobs)) == (50, 50)
         assert len(tick(at=on(2, 1))) == 70
 
     def test_a_far_future_is_not_walked(self) -> None:
@@ -158,6 +158,18 @@ class TestMissedSlots:
         assert ranges_of(schedule)[0][2] == 10_000
         assert (Slot.objects.count(), SlotRange.objects.count()) == (1, 1)
         assert job.slot == MONDAY + timedelta(minutes=10_001)
+
+    def test_a_tick_holds_no_rows_for_long_and_leaves_the_others_to_the_next(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(engine_tick, "DECIDE_SECONDS", 0)
+        rows = [a_schedule(name=name) for name in ("a", "b", "c")]
+        decided = []
+        with at(on(2, 1)):
+            for _ in range(4):
+                decided.append(engine_tick.tick("default").due)
+        assert decided == [1, 1, 1, 0]
+        assert [slots_of(each) for each in rows] == [{on(2, 1): "job"}] * 3
 
     def test_the_start_deadline_goes_with_the_job(self) -> None:
         a_schedule(start_deadline=timedelta(minutes=5))
@@ -232,11 +244,36 @@ class TestOverlap:
             status="RUNNING", token=1, worker_id=1, started_at=on(2, 2), first_started_at=on(2, 2)
         )
         [third] = tick(at=on(2, 3))
-        from django_reliable_jobs.models import CancelRequest
-
         assert CancelRequest.objects.get().job_id == second.pk
         assert (third.status, third.serial_key) == ("READY", f"schedule:{schedule.pk}")
         assert set(slots_of(schedule).values()) == {"job"}
+
+    def test_replace_of_a_unique_task_loses_no_job_to_its_own_key(self) -> None:
+        schedule = a_schedule(task="tests.tasks.unique", kwargs={"key": "a"}, overlap="replace")
+        tick(at=on(2, 1))
+        [second] = tick(at=on(2, 2))
+        row = {"status": "RUNNING", "token": 1, "worker_id": 1, "started_at": on(2, 2), "first_started_at": on(2, 2)}
+        Job.objects.filter(pk=second.pk).update(**row)
+        assert tick(at=on(2, 3)) == []
+        assert not CancelRequest.objects.exists(), "it runs on, as nothing can take its place"
+        assert jobs_of(schedule) == {on(2, 1): "CANCELLED", on(2, 2): "RUNNING"}
+        assert slots_of(schedule) == {on(2, 1): "job", on(2, 2): "job", on(2, 3): "duplicate"}
+
+    def test_replace_cancels_nothing_for_a_key_that_a_job_of_somebody_else_holds(self) -> None:
+        schedule = a_schedule(task="tests.tasks.unique", kwargs={"key": "a"}, overlap="replace")
+        [first] = tick(at=on(2, 1))
+        Job.objects.filter(pk=first.pk).update(unique_hash=None)
+        tasks.unique.enqueue("a")
+        assert tick(at=on(2, 2)) == []
+        assert jobs_of(schedule) == {on(2, 1): "READY"}
+
+    def test_replace_of_a_task_that_is_unique_until_it_starts_replaces_what_runs(self) -> None:
+        a_schedule(task="tests.tasks.unique_until_start", kwargs={"key": "a"}, overlap="replace")
+        [first] = tick(at=on(2, 1))
+        row = {"status": "RUNNING", "token": 1, "worker_id": 1, "started_at": on(2, 1), "first_started_at": on(2, 1)}
+        Job.objects.filter(pk=first.pk).update(unique_hash=None, **row)
+        assert len(tick(at=on(2, 2))) == 1
+        assert CancelRequest.objects.get().job_id == first.pk
 
     def test_a_job_that_a_person_asked_for_counts(self) -> None:
         schedule = a_schedule(overlap="skip")
