@@ -34,6 +34,7 @@ from django_reliable_jobs.processes.upkeep import Upkeep, Watchdog
 logger = logging.getLogger("django_reliable_jobs")
 
 STANDBY_SECONDS = 1.0  # how often a scheduler that does not lead looks whether it may
+HELD_SECONDS = 0.1  # how often it looks whether a due schedule is still in somebody's hands
 TRUST = 0.8  # of a term, counted from before it was renewed: what is left is for clocks and round trips
 PART_DIED = 70  # EX_SOFTWARE
 TURN_SECONDS = 60.0  # the longest that a turn may take before the process looks as if it hung
@@ -166,7 +167,8 @@ class Scheduler:
             return 0.0  # there may be more, and renewal may be due
         due = tick.seconds_until_due(self.using)
         renewal = self._stood_at + settings.LEADER_SECONDS / 3 - time.monotonic()
-        return max(min(renewal, settings.POLL_SECONDS, due if due is not None else renewal), 0.0)
+        until_due = renewal if due is None else due if due > 0 else HELD_SECONDS
+        return max(min(renewal, settings.POLL_SECONDS, until_due), 0.0)
 
     def _follow_code(self) -> None:
         """Let the declarations of this process count, as it leads: those of an older release that stands by do not."""

@@ -206,3 +206,21 @@ def test_a_declared_schedule_that_somebody_holds_keeps_nobody_from_leading(
             scheduler.request_stop()
             scheduler.join(timeout=10)
     assert ended == [0]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_due_schedule_that_somebody_holds_keeps_no_scheduler_busy() -> None:
+    Schedule.objects.all().delete()
+    schedule = schedules.create(
+        "default", name="s", task="tests.tasks.nothing", options=ScheduleOptions(recurrence=Every(seconds=1))
+    )
+    wait_for(lambda: tick.seconds_until_due("default") <= 0, what="its slot")
+    scheduler = Scheduler(using="default")
+    with on_stage("holder") as (holder,):
+        holder.begins()
+        holder.does(lambda: list(Schedule.objects.select_for_update().filter(pk=schedule.pk)))
+        with only_declared():
+            assert scheduler._turn() == scheduler_module.HELD_SECONDS and scheduler.is_leader
+            holder.commits()
+            assert scheduler._turn() == 0.0
+    assert Slot.objects.filter(schedule_id=schedule.pk, outcome="job").exists()
