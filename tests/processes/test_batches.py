@@ -115,6 +115,30 @@ def test_an_attempt_that_was_stopped_and_replaced_writes_no_batch_and_no_checkpo
     assert (job.status, job.result) == ("SUCCEEDED", "claim 2")
 
 
+def cut_every_other_session() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+def test_connections_that_are_cut_in_the_middle_of_a_batch_cost_an_attempt_and_no_row(
+    start_worker: StartWorker,
+) -> None:
+    some_tallies(120)
+    job = batch_tasks.touch_all.enqueue(size=1, pause=0.01)
+    start_worker()
+    for mark in (10, 35, 60, 85):
+        wait_for(lambda: done() >= mark, what="some more rows to be done")  # noqa: B023
+        cut_every_other_session()
+    wait_for(lambda: hurry() and has_succeeded(job), what="the job to end")
+    job.refresh_from_db()
+    assert touched() == {1: 120}
+    assert job.result == {"done": 120, "skipped": 0}
+    assert set(job.attempts.values_list("outcome", flat=True)) == {"failed"}
+
+
 def test_at_a_deploy_the_job_stops_between_two_batches_and_goes_on_elsewhere(start_worker: StartWorker) -> None:
     some_tallies(100)
     job = batch_tasks.touch_all.enqueue(size=1, pause=0.02)
