@@ -36,6 +36,7 @@ from django_reliable_jobs.processes.reporting import write_progress
 from django_reliable_jobs.processes.tally import announce, has_listeners
 from django_reliable_jobs.progress import Progress
 from django_reliable_jobs.registry import Task
+from django_reliable_jobs.sync_only import refuse_on_event_loop
 
 
 def run_jobs(
@@ -58,6 +59,7 @@ def run_jobs(
     test's transaction. Rates hold nothing back here. Raises RuntimeError after `max_jobs`: jobs that enqueue each other
     or put themselves off without end.
     """
+    refuse_on_event_loop("run_jobs()", "`await sync_to_async(run_jobs)()`")
     using = using or default_database()
     limits.declare(using)
     drain = Drain(using, max_jobs, raise_errors)

@@ -7,6 +7,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.dispatch import Signal
 from django.test import TestCase
 from django.utils import timezone
@@ -15,7 +16,7 @@ from django_reliable_jobs import clock, signals
 from django_reliable_jobs.exceptions import InvalidArguments, JobFailed, UnknownTask
 from django_reliable_jobs.models import Attempt, Job
 from django_reliable_jobs.testing import at, inline, run_jobs, tick
-from tests import tasks
+from tests import step_tasks, tasks
 from tests.factories import ReadyJobFactory
 from tests.models import Effect
 
@@ -163,6 +164,15 @@ class TestInline:
         with inline():
             assert tasks.effect.using(run_after=timedelta(seconds=60)).enqueue("a").status == "SCHEDULED"
 
+    def test_an_error_of_a_job_that_a_job_enqueues_ends_both(self) -> None:
+        step_tasks.flow = tasks.fails.enqueue
+        with inline(), pytest.raises(ValueError, match="it broke"):
+            step_tasks.follows.enqueue()
+        assert set(Attempt.objects.values_list("job__task", "error_message")) == {
+            ("tests.step_tasks.follows", "it broke"),
+            ("tests.tasks.fails", "it broke"),
+        }
+
     def test_jobs_enqueued_by_jobs_run_too_and_one_that_enqueues_itself_is_stopped(self) -> None:
         with inline():
             tasks.enqueues_effect.enqueue("a")
@@ -173,6 +183,15 @@ class TestInline:
 
 class InATestCase(TestCase):
     """As a project writes it without pytest."""
+
+    async def test_a_coroutine_runs_jobs_in_a_thread_and_is_told_so(self) -> None:
+        with pytest.raises(Exception, match=r"await sync_to_async\(run_jobs\)\(\)"):
+            run_jobs()
+        job = await tasks.effect.aenqueue("a")
+        assert await sync_to_async(run_jobs)() == [job]
+        with inline():
+            job = await tasks.effect.aenqueue("b")
+        assert (job.status, job.result) == ("SUCCEEDED", "b")
 
     def test_a_failed_statement_leaves_the_tests_transaction_usable(self) -> None:
         tasks.breaks_its_transaction.enqueue()
