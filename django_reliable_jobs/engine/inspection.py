@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from django.db.models import Case, Count, F, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from django_reliable_jobs import clock, registry
 from django_reliable_jobs.engine.claim import IS_LIMITED, IS_READY
@@ -242,8 +243,9 @@ class Pause(Protocol):
 
 def as_pause(pause: Pause, way_out: str) -> str:
     """Return since when, and until when, something is paused; `way_out` is the command that ends it."""
-    since = f"paused since {as_local(pause.paused_at)}" if pause.paused_at else "paused"
-    return f"{since}, until " + (as_local(pause.resume_at) if pause.resume_at else f"`manage.py {way_out}`")
+    since = _("paused since %s") % as_local(pause.paused_at) if pause.paused_at else _("paused")
+    until = as_local(pause.resume_at) if pause.resume_at else f"`manage.py {way_out}`"
+    return _("%(since)s, until %(until)s") % {"since": since, "until": until}
 
 
 def as_local(moment: datetime) -> str:

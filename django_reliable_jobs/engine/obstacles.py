@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from django.utils.translation import gettext as _
+
 from django_reliable_jobs import clock, registry
 from django_reliable_jobs.engine.claim import IS_LIMITED, IS_READY
 from django_reliable_jobs.engine.inspection import (
@@ -94,37 +96,45 @@ def explain_waiting(using: str, job: Job) -> list[str]:
     sentences = [*_in_the_row(using, job, around.now), *_in_the_code(job), *_in_the_queue(job, around)]
     everything = pause_of_all(using)
     if everything is not None:
-        sentences.append(f"All queues are {as_pause(everything, 'jobs resume --all')}.")
+        sentences.append(_("All queues are %s.") % as_pause(everything, "jobs resume --all"))
     if not around.alive:
-        sentences.append("No worker is running. Start one: `manage.py runworker`.")
+        sentences.append(_("No worker is running. Start one: `manage.py runworker`."))
     elif not around.serving:
         sentences.append(
-            f"Workers are running ({around.alive}), but none serves its queue."
-            f" Start one that does: `manage.py runworker --queue {job.queue_name}`."
+            _(
+                "Workers are running (%(alive)s), but none serves its queue."
+                " Start one that does: `manage.py runworker --queue %(queue)s`."
+            )
+            % {"alive": around.alive, "queue": job.queue_name}
         )
     elif not around.knowing and not registry.is_found_on_demand(job.task):
         sentences.append(
-            f"None of the workers that serve its queue ({around.serving}) knew its task when it started: is the"
-            " release that declares it deployed, and were they started anew?"
+            _(
+                "None of the workers that serve its queue (%s) knew its task when it started: is the"
+                " release that declares it deployed, and were they started anew?"
+            )
+            % around.serving
         )
     elif job.status == Job.Status.READY and not around.is_paused and everything is None:
         sentences += [*_in_its_limits(using, job), *_in_the_line(using, job, around)]
-    return sentences or ["Nothing is in its way: a worker takes it at its next look."]
+    return sentences or [_("Nothing is in its way: a worker takes it at its next look.")]
 
 
 def _in_the_row(using: str, job: Job, now: datetime) -> list[str]:
     sentences = []
     if job.run_after > now:
-        sentences.append(f"It is scheduled for {as_local(job.run_after)}.")
+        sentences.append(_("It is scheduled for %s.") % as_local(job.run_after))
     elif job.status == Job.Status.SCHEDULED:
-        sentences.append(f"It was due at {as_local(job.run_after)}, and no worker has made it ready yet.")
+        due = as_local(job.run_after)
+        sentences.append(_("It was due at %s, and no worker has made it ready yet.") % due)
     if job.reason:
-        sentences.append(f"It was put back: {job.reason}")
+        sentences.append(_("It was put back: %s") % job.reason)
     last_start = min(filter(None, [job.expires_at, job.start_before]), default=None)
     if last_start is not None and last_start < now:
-        sentences.append(f"It expired at {as_local(last_start)}: a worker will cancel it, and not run it.")
+        moment = as_local(last_start)
+        sentences.append(_("It expired at %s: a worker will cancel it, and not run it.") % moment)
     if find_cancel_request(using, job.pk):
-        sentences.append("Somebody asked to cancel it: a worker will do that, and not run it.")
+        sentences.append(_("Somebody asked to cancel it: a worker will do that, and not run it."))
     return sentences
 
 
@@ -132,17 +142,20 @@ def _in_the_code(job: Job) -> list[str]:
     try:
         registry.get(job.task)
     except UnknownTask as error:
-        return [f"In the code that this command runs on, {error} A worker that does not know it puts the job back."]
+        told = _("In the code that this command runs on, %s A worker that does not know it puts the job back.")
+        return [told % error]
     return []
 
 
 def _in_the_queue(job: Job, around: _Surroundings) -> list[str]:
     sentences = []
     if around.is_paused:
-        sentences.append(f"Its queue, {job.queue_name}, is {as_pause(around, f'jobs resume {job.queue_name}')}.")
+        paused = as_pause(around, f"jobs resume {job.queue_name}")
+        sentences.append(_("Its queue, %(queue)s, is %(paused)s.") % {"queue": job.queue_name, "paused": paused})
     if around.concurrency is not None and around.running >= around.concurrency:
-        limit = f"allows {around.concurrency} jobs at once, and {around.running} run"
-        sentences.append(f"Its queue, {job.queue_name}, {limit}.")
+        told = _("Its queue, %(queue)s, allows %(allowed)s jobs at once, and %(running)s run.")
+        given = {"queue": job.queue_name, "allowed": around.concurrency, "running": around.running}
+        sentences.append(told % given)
     return sentences
 
 
@@ -158,14 +171,17 @@ def _in_its_limits(using: str, job: Job) -> list[str]:
     sentences = []
     if job.concurrency_key and taken >= places:
         which = f": {', '.join(map(str, holders))}{', …' if taken > len(holders) else ''}" if holders else ""
-        sentences.append(f"Its limit, {job.concurrency_key}, allows {places} jobs at once, and {taken} run{which}.")
+        told = _("Its limit, %(key)s, allows %(allowed)s jobs at once, and %(running)s run%(which)s.")
+        sentences.append(told % {"key": job.concurrency_key, "allowed": places, "running": taken, "which": which})
     if job.rate_key and is_stopped:
-        sentences.append(f"Its rate limit, {job.rate_key}, lets no job start.")
+        sentences.append(_("Its rate limit, %s, lets no job start.") % job.rate_key)
     elif job.rate_key and seconds > 0:
-        until = f"in {seconds:.1f} s" if seconds < 60 else f"at {as_local(now + timedelta(seconds=seconds))}"
-        sentences.append(f"Its rate limit, {job.rate_key}, lets the next job start {until}.")
+        soon, later = _("in %.1f s"), _("at %s")
+        until = soon % seconds if seconds < 60 else later % as_local(now + timedelta(seconds=seconds))
+        told = _("Its rate limit, %(key)s, lets the next job start %(until)s.")
+        sentences.append(told % {"key": job.rate_key, "until": until})
     if job.serial_key and turn:
-        sentences.append(f"An earlier job of its schedule, {turn[0]}, runs, and it waits for that one's end.")
+        sentences.append(_("An earlier job of its schedule, %s, runs, and it waits for that one's end.") % turn[0])
     return sentences
 
 
@@ -178,11 +194,15 @@ def _in_the_line(using: str, job: Job, around: _Surroundings) -> list[str]:
         ahead = cursor.fetchone()[0]
     sentences = []
     if ahead:
-        number = f"{MOST_AHEAD} or more" if ahead >= MOST_AHEAD else str(ahead)
-        which = "with its limits" if any(keys) else "of its queue"
-        sentences.append(f"Ready jobs {which} that start before it: {number}.")
+        number = _("%s or more") % MOST_AHEAD if ahead >= MOST_AHEAD else str(ahead)
+        in_line, in_queue = (
+            _("Ready jobs with its limits that start before it: %s."),
+            _("Ready jobs of its queue that start before it: %s."),
+        )
+        sentences.append((in_line if any(keys) else in_queue) % number)
     if around.busy >= around.threads:
         sentences.append(
-            f"The workers that serve its queue are busy: {around.busy} jobs run on {around.threads} threads."
+            _("The workers that serve its queue are busy: %(jobs)s jobs run on %(threads)s threads.")
+            % {"jobs": around.busy, "threads": around.threads}
         )
     return sentences

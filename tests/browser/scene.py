@@ -97,10 +97,11 @@ def _run(schedule: Schedule, slot: datetime, *, seconds: float, status: str = "S
 
 def _fleet(now: datetime) -> None:
     lease = {"expires_at": now + timedelta(days=1), "threads": 8}
-    Worker.objects.create(id=1, host="worker-a", pid=4711, heartbeat_at=now - timedelta(seconds=3), **lease)
     Worker.objects.create(
-        id=2, host="worker-b", pid=4712, queues=["default", "billing"], heartbeat_at=now - timedelta(seconds=6), **lease
+        id=1, host="worker-a", pid=4711, heartbeat_at=now - timedelta(seconds=3), memory=131_000_000, **lease
     )
+    served = {"queues": ["default", "billing"], "memory": 98_000_000}
+    Worker.objects.create(id=2, host="worker-b", pid=4712, heartbeat_at=now - timedelta(seconds=6), **served, **lease)
     Leader.objects.create(
         name="scheduler",
         holder=1,
