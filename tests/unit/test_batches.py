@@ -1,27 +1,23 @@
-"""Going through rows and items batch by batch: what commits, what is kept, what is refused, and where it goes on."""
+"""Going through rows batch by batch: what commits, what is refused, and where it goes on."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
 from django.core.exceptions import SynchronousOnlyOperation
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F
 
-from django_reliable_jobs import batches
-from django_reliable_jobs.context import StopFlag
 from django_reliable_jobs.engine.transaction import around, open_blocks
-from django_reliable_jobs.exceptions import InvalidBatches, InvalidCheckpoint, LeaseLost, Stopping
-from django_reliable_jobs.models import Checkpoint, Job, Progress
+from django_reliable_jobs.exceptions import InvalidBatches, LeaseLost
+from django_reliable_jobs.models import Checkpoint
 from tests import batch_tasks, tasks
-from tests.batch_tasks import numbers
 from tests.claims import RETRY, claim_one_as, end, replace
 from tests.items import a_context, context_of, gone_through, some_items, state
-from tests.models import Effect, Item
+from tests.models import Item
 from tests.recorded import run_jobs
 
 pytestmark = pytest.mark.django_db
@@ -265,200 +261,3 @@ def test_on_an_event_loop_it_says_what_to_await() -> None:
 
     with pytest.raises(SynchronousOnlyOperation, match=r"context\.batches\(\).*sync_to_async"):
         async_to_sync(loop)()
-
-
-class TestCursors:
-    def test_items_of_a_function_come_in_batches_with_their_cursors(self) -> None:
-        assert gone_through(a_context(), numbers(7), size=3, name="numbers") == [[1, 2, 3], [4, 5, 6], [7]]
-        assert state("numbers") == {"after": 7, "done": 7, "skipped": 0, "total": None}
-
-    def test_a_later_attempt_asks_from_the_last_cursor_on(self) -> None:
-        batch_tasks.count_numbers.enqueue(55, failing=33)
-        [job] = run_jobs()
-        assert (job.status, job.result, job.attempt) == ("SUCCEEDED", 55, 2)
-        names = [int(name) for name in Effect.objects.order_by("pk").values_list("name", flat=True)]
-        assert names == list(range(1, 56))
-        assert Effect.objects.filter(attempt=1).count() == 30
-
-    def test_what_is_asked_for_is_closed_when_the_loop_fails(self) -> None:
-        closed = []
-
-        def after(cursor: Any) -> Iterator[tuple[int, int]]:
-            try:
-                for number in range(100):
-                    yield number, number
-            finally:
-                closed.append(cursor)
-
-        with pytest.raises(ValueError, match="it broke"):
-            for batch in a_context().batches(after, size=3):
-                with batch:
-                    raise ValueError("it broke")
-        gc.collect()
-        assert closed == [None]
-
-    @pytest.mark.parametrize("cursor", [{1, 2}, object(), float("nan"), "x" * 300_000])
-    def test_a_cursor_that_can_not_be_kept_is_a_clear_error_and_the_earlier_stays(self, cursor: Any) -> None:
-        def after(_: Any) -> Iterator[tuple[int, Any]]:
-            yield 1, "first"
-            yield 2, cursor
-
-        with pytest.raises(InvalidCheckpoint, match="batches:after"):
-            for batch in a_context().batches(after, size=1, name="after"):
-                with batch:
-                    Effect.objects.create(name=str(batch[0]))
-        assert state("after")["after"] == "first"
-        assert list(Effect.objects.values_list("name", flat=True)) == ["1"]
-
-    def test_its_batches_have_no_queryset(self) -> None:
-        for batch in a_context().batches(numbers(3)):
-            with batch, pytest.raises(InvalidBatches, match="if it comes from a queryset"):
-                _ = batch.rows
-
-
-class TestSkipped:
-    def test_skipped_items_are_kept_and_the_job_goes_on(self) -> None:
-        items = some_items(35)
-        batch_tasks.skip_odd.enqueue()
-        [job] = run_jobs()
-        assert (job.status, job.result) == ("SUCCEEDED", {"done": 35, "skipped": 18})
-        assert touched() == [1 - number % 2 for number in range(1, 36)]
-        kept = state("tests.Item:skipped")
-        assert len(kept) == 18
-        assert kept[-1] == {"item": f"Item {items[34].pk}", "error": "ValueError: place 35"}
-        assert Progress.objects.get(job=job).skipped == 18
-
-    def test_the_list_is_capped_and_the_count_is_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(batches, "MOST_SKIPPED", 7)
-        loop = a_context().batches(numbers(30), size=5, name="numbers")
-        for batch in loop:
-            with batch:
-                for number in batch:
-                    batch.skip(number, f"bad\0 {number}" + "x" * 10_000)
-        assert (loop.done, loop.skipped) == (30, 30)
-        kept = state("numbers:skipped")
-        assert [each["item"] for each in kept] == ["1", "2", "3", "4", "5", "6", "7"]
-        assert kept[0]["error"].startswith("bad\ufffd 1x")
-        assert len(kept[0]["error"]) == batches.LONGEST_ERROR
-
-    def test_long_errors_leave_room_for_fewer_and_never_fail_the_job(self, settings: Any) -> None:
-        settings.RELIABLE_JOBS = {**settings.RELIABLE_JOBS, "MAX_RESULT_BYTES": 20_000}
-        loop = a_context().batches(numbers(30), size=5, name="numbers")
-        for batch in loop:
-            with batch:
-                for number in batch:
-                    batch.skip(number, "\N{SNOWMAN}" * 1000)
-        assert loop.skipped == 30
-        assert len(state("numbers:skipped")) == 3
-
-    def test_what_a_batch_that_fails_has_skipped_does_not_count(self) -> None:
-        context = a_context()
-        with pytest.raises(ValueError, match="it broke"):
-            for batch in context.batches(numbers(30), size=5, name="numbers"):
-                with batch:
-                    batch.skip(batch[0], "bad")
-                    if batch[0] > 5:
-                        raise ValueError("it broke")
-        assert state("numbers")["skipped"] == 1
-        assert [each["item"] for each in state("numbers:skipped")] == ["1"]
-
-
-class TestEnds:
-    @pytest.mark.parametrize(("reason", "kind"), [("shutdown", Stopping), ("cancel", Stopping), ("lost", LeaseLost)])
-    def test_it_stops_between_two_batches(self, reason: Any, kind: type[BaseException]) -> None:
-        some_items(30)
-        flag = StopFlag()
-        with pytest.raises(kind):
-            for batch in a_context(flag).batches(Item.objects.all(), size=10):
-                with batch:
-                    batch_tasks.touch(batch)
-                    flag.reason = reason
-        assert touched() == [1] * 10 + [0] * 20
-        assert flag.was_seen
-
-    def test_it_does_not_stop_when_all_is_done(self) -> None:
-        some_items(10)
-        flag = StopFlag()
-        for batch in a_context(flag).batches(Item.objects.all(), size=10):
-            with batch:
-                flag.reason = "cancel"
-        assert state()["done"] == 10
-
-    def test_after_its_run_time_the_job_goes_to_the_end_of_its_line_and_goes_on_later(self) -> None:
-        some_items(30)
-        job, other = batch_tasks.in_portions.enqueue(), tasks.effect.enqueue("between")
-        assert [each.pk for each in run_jobs()] == [job.pk, other.pk]
-        job.refresh_from_db()
-        assert (job.status, job.result, job.attempt, job.claims) == ("SUCCEEDED", 3, 1, 3)
-        assert touched() == [1] * 30
-        assert [(each.outcome, each.number) for each in job.attempts.all()] == [("interrupted", 1)] * 2
-        assert "max_run_time of 0 s" in job.attempts.all()[0].error_message
-        assert Effect.objects.get().at < job.finished_at
-        assert Job.objects.get(pk=other.pk).started_at < job.started_at
-
-    def test_a_job_started_over_from_its_start_begins_anew(self) -> None:
-        some_items(10)
-        tasks.nothing.enqueue()
-        first = claim_one_as(1)
-        gone_through(context_of(first), Item.objects.all(), size=5)
-        assert end(first, RETRY)
-        Job.objects.filter(pk=first.id).update(run=2)
-        assert len(gone_through(context_of(claim_one_as(2)), Item.objects.all(), size=5)) == 2
-
-
-class TestProgress:
-    def test_it_tells_how_many_are_done_of_how_many(self) -> None:
-        some_items(25)
-        context = a_context()
-        seen = []
-        for batch in context.batches(Item.objects.all(), size=10):
-            seen.append(context._progress.said)
-            with batch:
-                pass
-        assert [(said.done, said.total) for said in seen if said] == [(0, 25), (10, 25), (20, 25)]
-        assert context._progress.said == (25, 25, "", 0)
-
-    def test_a_total_that_is_given_is_not_counted(self, django_assert_num_queries: Any) -> None:
-        context = a_context()
-        # load, the last key, save, and for the one batch: savepoint, limit, read, save, release
-        some_items(5)
-        with django_assert_num_queries(8):
-            for batch in context.batches(Item.objects.all(), total=1000):
-                assert context._progress.said == (0, 1000, "", 0)
-                with batch:
-                    pass
-
-    def test_more_rows_than_were_estimated_move_the_total(self) -> None:
-        some_items(5)
-        context = a_context()
-        loop = context.batches(Item.objects.all(), total=3, size=2)
-        totals = []
-        for batch in loop:
-            with batch:
-                pass
-            totals.append(loop.total)
-        assert totals == [3, 4, 5]
-
-
-@pytest.mark.django_db(transaction=True)
-def test_with_debug_the_log_of_queries_does_not_grow_with_the_job(settings: Any) -> None:
-    settings.DEBUG = True
-    some_items(40)
-    lengths = []
-    for batch in a_context().batches(Item.objects.all(), size=2):
-        lengths.append(len(connection.queries_log))
-        with batch:
-            batch_tasks.touch(batch)
-    assert len(lengths) == 20
-    assert max(lengths[1:]) == 0
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_batch_costs_its_transaction_a_limit_the_read_and_the_checkpoint(django_assert_num_queries: Any) -> None:
-    some_items(4)
-    context = a_context()
-    loop = iter(context.batches(Item.objects.all(), size=2))
-    batch = next(loop)
-    with django_assert_num_queries(5), batch:  # BEGIN, limit, read, checkpoint, COMMIT
-        pass
-    connection.close()
