@@ -56,3 +56,8 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 if "TESTS_LOG_FORMAT" in os.environ:
     LOGGING["formatters"]["terminal"]["format"] = os.environ["TESTS_LOG_FORMAT"]  # noqa: F405
     LOGGING["root"] = {"handlers": ["terminal"], "level": "INFO"}  # noqa: F405
+
+if "TESTS_SENTRY_FILE" in os.environ:
+    from tests import sentry
+
+    sentry.set_up(os.environ["TESTS_SENTRY_FILE"])
