@@ -28,7 +28,7 @@ class Jobs:
     def run(
         self,
         *,
-        until: timedelta | datetime | None = None,
+        until: timedelta | datetime | str | None = None,
         max_jobs: int = 1000,
         raise_errors: bool = True,
         using: str | None = None,

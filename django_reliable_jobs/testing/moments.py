@@ -28,6 +28,8 @@ def as_moment(moment: datetime | str, tz: tzinfo | str | None = None) -> datetim
     """Return a moment as an aware datetime. Raises ValueError for a zone beside a moment that has one."""
     if isinstance(moment, str):
         moment = datetime.fromisoformat(moment)
+    if not isinstance(moment, datetime):
+        raise TypeError(f"a moment is a datetime, or text such as '2026-03-29 02:30', not {moment!r:.80}")
     zone = ZoneInfo(tz) if isinstance(tz, str) else tz
     if timezone.is_naive(moment):
         return moment.replace(tzinfo=zone or timezone.get_current_timezone())

@@ -37,19 +37,20 @@ from django_reliable_jobs.processes.tally import announce, has_listeners
 from django_reliable_jobs.progress import Progress
 from django_reliable_jobs.registry import Task
 from django_reliable_jobs.sync_only import refuse_on_event_loop
+from django_reliable_jobs.testing.moments import as_moment
 
 
 def run_jobs(
     *,
-    until: timedelta | datetime | None = None,
+    until: timedelta | datetime | str | None = None,
     max_jobs: int = 1000,
     raise_errors: bool = True,
     using: str | None = None,
 ) -> list[Job]:
     """Run the jobs that are ready or due, and those that they enqueue, in this thread and connection; return them.
 
-    With `until` (a span from now, or a moment) the clock moves from one due moment to the next, up to there: retries,
-    snoozes and jobs enqueued for later run at their time. Without it they wait.
+    With `until` (a span from now, or a moment as for `at()`) the clock moves from one due moment to the next, up to
+    there: retries, snoozes and jobs enqueued for later run at their time. Without it they wait.
 
     What a job raises is raised here, after it was recorded; later jobs have not run then. `raise_errors=False` leaves
     it in the job's row and its attempts, and goes on. Retry, Snooze, Cancel and Fail are decisions of a task and no
@@ -66,7 +67,7 @@ def run_jobs(
     drain.run()
     if until is not None:
         start = inspection.now(using)
-        end = start + until if isinstance(until, timedelta) else until
+        end = start + until if isinstance(until, timedelta) else as_moment(until)
         while (moment := next_due(using)) is not None and moment <= end:
             with clock.moved_to(moment):
                 drain.run()

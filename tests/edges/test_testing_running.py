@@ -88,6 +88,19 @@ class TestUntil:
         second.refresh_from_db()
         assert second.status == "SCHEDULED"
 
+    @pytest.mark.parametrize(
+        "until", ["2030-01-02 13:00", datetime(2030, 1, 2, 13), datetime(2030, 1, 2, 13, tzinfo=UTC)]
+    )
+    def test_a_moment_may_be_naive_or_text_as_for_the_clock(self, until: Any) -> None:
+        with at(NOON):
+            first, _ = (tasks.nothing.using(run_after=timedelta(days=days)).enqueue() for days in (1, 2))
+            assert run_jobs(until=until) == [first]
+
+    @pytest.mark.parametrize("until", [3600, object()])
+    def test_what_is_no_moment_is_refused_though_no_job_waits(self, until: Any) -> None:
+        with pytest.raises(TypeError, match="a moment is a datetime, or text such as"):
+            run_jobs(until=until)
+
     def test_jobs_that_put_each_other_off_for_ever_are_counted(self) -> None:
         tasks.snoozes_a_minute.enqueue()
         with pytest.raises(RuntimeError, match=r"20 jobs have run .*: job \d+ alone ran 20 times"):
