@@ -24,7 +24,7 @@ ASKED_REASON = "coalesce(nullif(asked.reason, ''), 'cancelled on request')"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """How one attempt ended, decided by `processes.execution` and recorded here."""
+    """How one attempt ended, decided by `processes.judging` if an error ended it, and recorded here."""
 
     status: str
     attempt: str | None = None  # the outcome in the attempt's row; None: no row

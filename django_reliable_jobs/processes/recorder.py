@@ -14,7 +14,8 @@ from django_reliable_jobs.engine import exchange, isolation, lifecycle
 from django_reliable_jobs.engine.isolation import Refused
 from django_reliable_jobs.engine.lifecycle import Ending
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.processes.execution import RELEASED, SUCCEEDED, cut_off, unrecordable
+from django_reliable_jobs.processes.execution import RELEASED, SUCCEEDED
+from django_reliable_jobs.processes.judging import cut_off, unrecordable
 from django_reliable_jobs.processes.pool import HeldJob
 from django_reliable_jobs.processes.reporting import write_progress
 

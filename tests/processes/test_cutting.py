@@ -13,7 +13,8 @@ from django.db import connection, transaction
 
 from django_reliable_jobs.context import StopFlag, StopReason
 from django_reliable_jobs.models import Checkpoint, Job, Schedule
-from django_reliable_jobs.processes.execution import NO_RESULT, cut_off
+from django_reliable_jobs.processes.execution import NO_RESULT
+from django_reliable_jobs.processes.judging import cut_off
 from django_reliable_jobs.processes.pool import HeldJob
 from django_reliable_jobs.processes.recorder import Recorder
 from tests import interrupted_tasks, tasks

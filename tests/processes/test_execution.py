@@ -13,7 +13,7 @@ from django_reliable_jobs import Retry, Snooze
 from django_reliable_jobs.context import StopFlag
 from django_reliable_jobs.engine import maintenance
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.processes import execution
+from django_reliable_jobs.processes import execution, judging
 from django_reliable_jobs.processes.execution import call_here
 from tests import interrupted_tasks, tasks
 from tests.claims import claim_one_as, end, row
@@ -27,7 +27,7 @@ HOWS = ["retry", "snooze"]
 def wrong_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host's clock goes late, or early, by two hours."""
     wrong = SimpleNamespace(now=lambda: datetime.now(UTC) + request.param)
-    monkeypatch.setattr(execution, "timezone", wrong)
+    monkeypatch.setattr(judging, "timezone", wrong)
 
 
 def run_once(how: str, moment: datetime) -> Any:
