@@ -39,15 +39,11 @@ def add_show(verbs: Verbs) -> None:
 
 
 def show(using: str, options: Options) -> Report:
-    job = Job.objects.using(using).filter(pk=options["id"]).first()
-    if job is None:
-        raise CommandError(f"There is no job {options['id']}; it may have been pruned after it ended.")
-    limit = options["attempts"]
+    job, limit = _job_of(using, options["id"]), options["attempts"]
     attempts = inspection.find_attempts(using, job.pk, limit=limit + 1)
     waits = obstacles.explain_waiting(using, job)
     worker, request = _worker_of(using, job), inspection.find_cancel_request(using, job.pk)
     standing = progress.standing_of(using, job)
-    came_to = progress.of_claims(using, job.pk, [each.claim for each in attempts])
     steps, now = history.steps_of(using, job), inspection.now(using)
     return Report(
         data={
@@ -70,9 +66,16 @@ def show(using: str, options: Options) -> Report:
             *progress_lines(job, standing, now),
             *step_lines(steps, job.run, now, is_undone=job.compensation != Job.Compensation.NONE),
             *family_lines(using, job),
-            *_attempt_lines(attempts, limit, came_to),
+            *_attempt_lines(attempts, limit, progress.of_claims(using, job.pk, [each.claim for each in attempts])),
         ],
     )
+
+
+def _job_of(using: str, job_id: int) -> Job:
+    job = Job.objects.using(using).filter(pk=job_id).first()
+    if job is None:
+        raise CommandError(f"There is no job {job_id}; it may have been pruned after it ended.")
+    return job
 
 
 def _data(job: Job) -> dict[str, Any]:
