@@ -84,7 +84,7 @@ class Shutdown:
         with _ends_process_after(ANSWER_SECONDS) if cut else nullcontext():
             self._try(patience, lambda: heartbeat.deregister(worker.using, worker.identity.id))
             self._try(patience, worker.tally.flush)
-        worker.stop_heartbeat(timeout=0.0 if cut else 1.0)
+        worker.heartbeat.stop(timeout=0.0 if cut else 1.0)
         connections.close_all()
         return cut if self._recorder.is_empty else max(cut, 1)
 

@@ -84,7 +84,7 @@ class Worker:
         self.pool = Pool(
             threads, using=using, report=self._inbox.put, on_start=self.vitals.started, on_death=self._part_died
         )
-        self._heartbeat = Heartbeat(self, on_death=self._part_died)
+        self.heartbeat = Heartbeat(self, on_death=self._part_died)
         self._housekeeping = Housekeeping(self, on_death=self._part_died)
         self._listener = Listener(self, on_death=self._part_died)
         self._deadlines = Deadlines(self, on_death=self._part_died)
@@ -123,7 +123,7 @@ class Worker:
     @property
     def is_lease_in_doubt(self) -> bool:
         """Whether the lease could not be renewed for so long that another worker may soon take the jobs."""
-        return self._heartbeat.is_late
+        return self.heartbeat.is_late
 
     def own_threads(self) -> list[tuple[str, int | None, float, float]]:
         """Return name, number, last turn and longest turn (seconds) of each thread that must go on turning."""
@@ -131,7 +131,7 @@ class Worker:
         patience = STOPPING_PATIENCE if self.stops_asked else 2 * lease + settings.POLL_SECONDS
         return [
             ("worker", self._thread, self.vitals.turned_at, patience),
-            ("heartbeat", self._heartbeat.thread, self._heartbeat.turned_at, lease),
+            ("heartbeat", self.heartbeat.thread, self.heartbeat.turned_at, lease),
             ("housekeeping", self._housekeeping.thread, self._housekeeping.turned_at, 10 * lease),
         ]
 
@@ -167,7 +167,7 @@ class Worker:
             return 1
         logger.info("worker %s serves %s with %s threads", self.identity, self.queues, self.threads)
         self.pool.start()
-        for part in (self._heartbeat, self._housekeeping, self._listener, self._deadlines):
+        for part in (self.heartbeat, self._housekeeping, self._listener, self._deadlines):
             part.start()
         failures = 0
         while not self.stops_asked:
@@ -298,7 +298,3 @@ class Worker:
         for part in parts:
             part.stop(timeout=max(deadline - time.monotonic(), 0))
         self.pool.stop()
-
-    def stop_heartbeat(self, timeout: float) -> None:
-        """End the last part."""
-        self._heartbeat.stop(timeout)
