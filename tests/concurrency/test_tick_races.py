@@ -8,13 +8,15 @@ import pytest
 
 from django_reliable_jobs.engine import backfill, reconcile, schedules
 from django_reliable_jobs.engine import tick as engine_tick
-from django_reliable_jobs.models import Job, Schedule
+from django_reliable_jobs.models import CancelRequest, Job, Schedule
 from django_reliable_jobs.recurrence import Cron
 from django_reliable_jobs.testing import at, tick
 from tests import tasks
 from tests.actors import on_stage, wait_until_blocked
+from tests.limited_claims import find_and_take
 from tests.scheduled_tasks import only_declared
 from tests.schedules import HOURLY, a_schedule, jobs_of, on, slots_of
+from tests.states import a_worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -197,3 +199,46 @@ def test_two_processes_that_start_at_once_make_a_declared_schedule_once() -> Non
         first.commits()
         assert waiting.result(timeout=20) == ["unchanged"]
     assert Schedule.objects.get().name == "nightly"
+
+
+def tick_at_two() -> list[int]:
+    with at(on(2, 2)):
+        return engine_tick.tick("default").jobs
+
+
+def claim_at_two(worker_id: int) -> list[int]:
+    with at(on(2, 2)):
+        return [job.id for job in find_and_take(worker_id)]
+
+
+def a_unique_job_to_be_replaced() -> tuple[Schedule, int]:
+    schedule = a_schedule(task="tests.tasks.unique", kwargs={"key": "a"}, overlap="replace")
+    [job] = tick(at=on(2, 1))
+    return schedule, job.pk
+
+
+def test_a_worker_that_claims_before_the_tick_keeps_the_only_job_of_a_unique_key() -> None:
+    schedule, job_id = a_unique_job_to_be_replaced()
+    worker_id = a_worker()
+    with on_stage("worker", "scheduler") as (worker, scheduler):
+        worker.begins()
+        assert worker.does(claim_at_two, worker_id) == [job_id]
+        ticking = scheduler.starts(tick_at_two)
+        wait_until_blocked(scheduler)
+        worker.commits()
+        assert ticking.result(timeout=20) == [], "the scheduler loses"
+    assert jobs_of(schedule) == {on(2, 1): "RUNNING"}
+    assert slots_of(schedule) == {on(2, 1): "job", on(2, 2): "duplicate"}
+    assert not CancelRequest.objects.exists()
+
+
+def test_a_tick_before_the_claim_replaces_the_job_of_a_unique_key_and_the_worker_gets_the_new_one() -> None:
+    schedule, _ = a_unique_job_to_be_replaced()
+    worker_id = a_worker()
+    with on_stage("scheduler", "worker") as (scheduler, worker):
+        scheduler.begins()
+        [new] = scheduler.does(tick_at_two)
+        assert worker.does(claim_at_two, worker_id) == [], "the worker passes over what is being replaced"
+        scheduler.commits()
+        assert worker.does(claim_at_two, worker_id) == [new]
+    assert jobs_of(schedule) == {on(2, 1): "CANCELLED", on(2, 2): "RUNNING"}
