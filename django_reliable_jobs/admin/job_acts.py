@@ -113,7 +113,7 @@ def _retry_undo(using: str, ids: Sequence[int], entered: dict[str, Any], by: str
 def _cancel(using: str, ids: Sequence[int], entered: dict[str, Any], by: str) -> Done:
     reason = entered.get("reason") or f"cancelled by {by}"
     done = lifecycle.cancel(using, ids, reason=reason)
-    announce_cancelled(using, done.cancelled, reason)
+    announce_cancelled(using, done.cancelled)
     counts = Counter(cancelled=len(done.cancelled), asked=len(done.asked))
     return [*done.cancelled, *done.asked], _with_rest(counts, ids)
 

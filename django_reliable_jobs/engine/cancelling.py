@@ -5,8 +5,9 @@ What has something to undo does not end yet: it is ready for that.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from django.db.backends.utils import CursorWrapper
 
@@ -90,8 +91,12 @@ def cancel(using: str, job_ids: Sequence[int], *, reason: str, children: bool = 
         statuses = cancel_at_rest(using, cursor, job_ids, reason=reason)
         cursor.execute(ASK_TO_CANCEL, {"ids": sorted(set(job_ids) - set(statuses)), "reason": reason})
         asked = [job_id for (job_id,) in cursor.fetchall()]
-    cancelled = [job_id for job_id, status in statuses.items() if status == Job.Status.CANCELLED]
+    cancelled = _cancelled(statuses)
     return Cancelled(cancelled, [*(set(statuses) - set(cancelled)), *asked])
+
+
+def _cancelled(statuses: Mapping[int, str]) -> list[int]:
+    return [job_id for job_id, status in statuses.items() if status == Job.Status.CANCELLED]
 
 
 def cancel_at_rest(using: str, cursor: CursorWrapper, job_ids: Collection[int], *, reason: str) -> dict[int, str]:
@@ -109,14 +114,22 @@ def cancel_at_rest(using: str, cursor: CursorWrapper, job_ids: Collection[int], 
     return {each.job_id: each.status for each in rows}
 
 
-def honour_requests(using: str, *, batch: int) -> int:
-    """Cancel what was asked to cancel while it ran and is at rest again; return how many requests were answered."""
+class Answered(NamedTuple):
+    """What `honour_requests` did."""
+
+    requests: int
+    cancelled: list[int]  # job ids
+
+
+def honour_requests(using: str, *, batch: int) -> Answered:
+    """Cancel what was asked to cancel while it ran and is at rest again."""
     with engine_cursor(using) as cursor:
         cursor.execute(ANSWERABLE, {"batch": batch})
         job_ids = [job_id for (job_id,) in cursor.fetchall()]
     if not job_ids:
-        return 0
+        return Answered(0, [])
     with short_transaction(using) as cursor:
-        cancel_at_rest(using, cursor, job_ids, reason="")
+        statuses = cancel_at_rest(using, cursor, job_ids, reason="")
         cursor.execute(FORGET_ANSWERED, {"ids": job_ids})
-        return int(cursor.rowcount)
+        requests = int(cursor.rowcount)
+    return Answered(requests, _cancelled(statuses))

@@ -256,8 +256,8 @@ def _loss(message: str, max_attempts: int, losses: int, uniform: Callable[[], fl
     return told(status=Job.Status.SCHEDULED.value, delay=delay, uses_attempt=False)
 
 
-def honour_cancel_requests(using: str) -> int:
-    """Cancel what was asked to cancel while it ran and is at rest again; return how many requests were answered."""
+def honour_cancel_requests(using: str) -> cancelling.Answered:
+    """Cancel what was asked to cancel while it ran and is at rest again."""
     return cancelling.honour_requests(using, batch=BATCH)
 
 

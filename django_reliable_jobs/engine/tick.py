@@ -68,12 +68,13 @@ class Missed:
 
 @dataclass
 class Tick:
-    """What one tick did: how many schedules it decided, the ids of the jobs it made, the names of the broken, and the
-    slots that were missed.
+    """What one tick did: how many schedules it decided, the ids of the jobs it made and of those it cancelled for them,
+    the names of the broken, and the slots that were missed.
     """
 
     due: int = 0
     jobs: list[int] = field(default_factory=list)
+    cancelled: list[int] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     unknown: set[str] = field(default_factory=set)  # tasks of schedules that this process can't decide; another may
     missed: list[Missed] = field(default_factory=list)
@@ -105,10 +106,11 @@ def _write(using: str, records: Sequence[Record], done: Tick) -> None:
     try:
         with transaction.atomic(using=using):
             made = slots.record(using, records)
-            jobs = _make_jobs(using, records, made)
+            jobs, cancelled = _make_jobs(using, records, made)
             missed = [Missed(each.schedule, drop) for each in records for drop in each.dropped if _is_missed(drop)]
             _note_missed(using, missed)
         done.jobs += jobs
+        done.cancelled += cancelled
         done.missed += missed
     except Exception as error:
         if len(records) == 1:
@@ -118,19 +120,20 @@ def _write(using: str, records: Sequence[Record], done: Tick) -> None:
                 _write(using, [each], done)
 
 
-def _make_jobs(using: str, records: Sequence[Record], made: Sequence[Made]) -> list[int]:
-    by_schedule = {each.schedule.pk: each for each in records}
+def _make_jobs(using: str, records: Sequence[Record], made: Sequence[Made]) -> tuple[list[int], list[int]]:
+    """Return the jobs that were made, and those that were cancelled, as they were replaced."""
+    by_schedule, cancelled = {each.schedule.pk: each for each in records}, []
     for pk, slot in {each.schedule_id: each.slot for each in made}.items():
         replaced, unique_hash = by_schedule[pk].replaced, by_schedule[pk].template["unique_hash"]
         # The new job would be a duplicate, and both would be lost: the old one goes on.
         if replaced and not (unique_hash and slots.is_key_held(using, unique_hash, replaced)):
             reason = f"replaced by the job of its schedule for {slot.isoformat()}"
-            lifecycle.cancel(using, replaced, reason=reason)
+            cancelled += lifecycle.cancel(using, replaced, reason=reason).cancelled
     jobs = [
         slots.job_of_slot(by_schedule[each.schedule_id].schedule, by_schedule[each.schedule_id].template, each)
         for each in made
     ]
-    return slots.insert_jobs(using, jobs)
+    return slots.insert_jobs(using, jobs), cancelled
 
 
 def seconds_until_due(using: str) -> float | None:

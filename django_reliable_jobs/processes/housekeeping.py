@@ -19,6 +19,7 @@ from django_reliable_jobs.engine import (
     waits,
 )
 from django_reliable_jobs.processes.loop import Loop
+from django_reliable_jobs.processes.tally import announce_cancelled
 
 if TYPE_CHECKING:
     from django_reliable_jobs.processes.worker import Worker
@@ -63,7 +64,7 @@ class Housekeeping(Loop):
         if now - self._swept_at < pause:
             return pause - (now - self._swept_at)
         self._swept_at = now
-        maintenance.honour_cancel_requests(using)
+        announce_cancelled(using, maintenance.honour_cancel_requests(using).cancelled)
         if self._may_rescue() and (rescued := maintenance.rescue(using)):
             self._worker.tally.events["rescued"] += rescued
             self._worker.wake()

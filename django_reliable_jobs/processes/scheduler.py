@@ -28,6 +28,7 @@ from django_reliable_jobs.engine.schedules import OFFICE
 from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.listener import Listener
 from django_reliable_jobs.processes.loop import pause_after
+from django_reliable_jobs.processes.tally import announce_cancelled
 from django_reliable_jobs.processes.telling import Channel, Telling
 from django_reliable_jobs.processes.upkeep import Upkeep, Watchdog
 
@@ -188,6 +189,7 @@ class Scheduler:
                 self._give_way()
             raise
         self._failed_ticks = 0
+        announce_cancelled(self.using, done.cancelled)
         if done.missed and signals.slot_missed.receivers:
             _send_missed(self.using, done.missed)
         if not done.unknown <= self._unknown:  # once for each: the others may be of a newer release, or not

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.db import Error as DatabaseError
+from django.db.models import F
 
 from django_reliable_jobs import registry, signals
 from django_reliable_jobs.conf import settings
@@ -112,13 +113,13 @@ def has_listeners() -> bool:
     )
 
 
-def announce_cancelled(using: str, job_ids: Sequence[int], reason: str) -> None:
+def announce_cancelled(using: str, job_ids: Sequence[int]) -> None:
     """Send the signal of jobs that were cancelled while they waited, after somebody has committed it."""
     if signals.cancelled.receivers and job_ids:
-        columns = ("id", "task", "attempt", "queue_name")
-        for job_id, task, attempt, queue_name in Job.objects.using(using).filter(pk__in=job_ids).values_list(*columns):
-            facts = {"job_id": job_id, "task": task, "attempt": attempt, "queue_name": queue_name, "using": using}
-            signals.send(signals.cancelled, registry.find(task), reason=reason, progress=None, **facts)
+        columns = ("task", "attempt", "queue_name", "reason")
+        rows = Job.objects.using(using).filter(pk__in=job_ids).order_by("pk").values(*columns, job_id=F("pk"))
+        for facts in rows:
+            signals.send(signals.cancelled, registry.find(facts["task"]), using=using, progress=None, **facts)
 
 
 def announce(using: str, job: ClaimedJob, outcome: Outcome, progress: Progress) -> None:

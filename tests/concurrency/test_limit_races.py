@@ -250,4 +250,4 @@ def test_a_job_with_a_wish_to_cancel_is_passed_over_and_holds_nobody_up(actors: 
     Job.objects.filter(pk=asked.pk).update(status="READY")  # released before the wish was answered
     [job] = actors[0].does(find_and_take, a_worker(2))
     assert job.id == other.pk
-    assert maintenance.honour_cancel_requests("default") == 1
+    assert maintenance.honour_cancel_requests("default").requests == 1

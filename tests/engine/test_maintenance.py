@@ -217,7 +217,7 @@ def test_requests_to_cancel_what_is_at_rest_are_honoured() -> None:
     ready, ended, running = ReadyJobFactory(), SucceededJobFactory(), RunningJobFactory()
     for job in (ready, ended, running):
         CancelRequestFactory(job=job, reason="not needed")
-    assert maintenance.honour_cancel_requests("default") == 2
+    assert maintenance.honour_cancel_requests("default").requests == 2
     assert (row(ready).status, row(ready).reason) == ("CANCELLED", "not needed")
     assert (row(ended).status, row(running).status) == ("SUCCEEDED", "RUNNING")
     assert CancelRequest.objects.get().job_id == running.pk

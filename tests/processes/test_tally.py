@@ -10,18 +10,22 @@ from typing import Any
 
 import pytest
 from django.db import OperationalError
+from django.db.models.functions import Now
 from django.dispatch import Signal
 
 from django_reliable_jobs import signals
-from django_reliable_jobs.engine import counters
-from django_reliable_jobs.models import Job, MinuteCount, Pulse
+from django_reliable_jobs.engine import counters, lifecycle
+from django_reliable_jobs.models import Job, MinuteCount, Pulse, Schedule
 from django_reliable_jobs.processes.queues import QueueOrder
+from django_reliable_jobs.processes.scheduler import Scheduler
 from django_reliable_jobs.processes.tally import Tally
 from django_reliable_jobs.processes.worker import Worker
-from django_reliable_jobs.testing import run_jobs
+from django_reliable_jobs.testing import at, run_jobs, tick
 from tests import tasks
 from tests.actors import wait_for
 from tests.edges.jobs_command import jobs
+from tests.schedules import a_schedule, on
+from tests.states import a_running_job
 from tests.workers import WorkerProcess
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -148,6 +152,33 @@ class TestSignals:
             (tasks.nothing, first.pk, "enough"),
             (tasks.effect, second.pk, "cancelled by `manage.py jobs cancel`"),
         ]
+
+    def test_jobs_that_expired_are_told_of_by_the_worker(self) -> None:
+        job = tasks.nothing.enqueue()
+        Job.objects.filter(pk=job.pk).update(expires_at=Now() - timedelta(seconds=1))
+        with heard("cancelled") as told:
+            run_worker()
+        assert [(facts["job_id"], facts["reason"]) for _, facts in told] == [
+            (job.pk, "expired: it was not started in time")
+        ]
+
+    def test_a_job_that_its_schedule_replaces_is_told_of_by_the_scheduler(self) -> None:
+        Schedule.objects.all().delete()
+        a_schedule(overlap="replace", catch_up="all")
+        [first] = tick(at=on(2, 1))
+        with heard("cancelled") as told, at(on(2, 2)):
+            Scheduler(using="default", channels=[])._tick()
+        [(_, facts)] = told
+        assert (facts["sender"], facts["job_id"]) == (tasks.nothing, first.pk)
+        assert facts["reason"].startswith("replaced by the job of its schedule for 2026-03-02T02:00")
+
+    def test_a_job_that_was_asked_to_end_while_it_ran_is_told_of_when_it_is_at_rest(self) -> None:
+        job = a_running_job()
+        lifecycle.cancel("default", [job.pk], reason="enough")
+        Job.objects.filter(pk=job.pk).update(status="SCHEDULED", run_after=Now() + timedelta(hours=1))
+        with heard("cancelled") as told:
+            run_worker()
+        assert [(facts["job_id"], facts["reason"]) for _, facts in told] == [(job.pk, "enough")]
 
     def test_they_are_sent_in_the_tests_of_projects_too(self) -> None:
         with heard("enqueued", "started", "succeeded", "dead") as told:

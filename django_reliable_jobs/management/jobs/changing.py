@@ -69,7 +69,7 @@ def cancel(using: str, options: Options) -> Report:
     counts: Counter[str] = Counter(cancelled=0, asked=0, moved_on=0)
     for ids in _chosen(using, options, "cancel"):
         done = lifecycle.cancel(using, ids, reason=options["reason"])
-        announce_cancelled(using, done.cancelled, options["reason"])
+        announce_cancelled(using, done.cancelled)
         cancelled, asked = len(done.cancelled), len(done.asked)
         counts.update(cancelled=cancelled, asked=asked, moved_on=len(ids) - cancelled - asked)
     return Report(dict(counts), _sentences(counts, _CANCEL_SENTENCES))
@@ -128,7 +128,7 @@ def _retry_undo(using: str, ids: list[int]) -> Report:
 
 def _cancel_named(using: str, ids: list[int], reason: str, *, children: bool) -> Report:
     done = lifecycle.cancel(using, ids, reason=reason, children=children)
-    announce_cancelled(using, done.cancelled, reason)
+    announce_cancelled(using, done.cancelled)
     left = set(ids) - {*done.cancelled, *done.asked}
     statuses = inspection.find_statuses(using, left)
     unknown = sorted(left - set(statuses))
