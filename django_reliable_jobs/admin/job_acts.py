@@ -28,18 +28,13 @@ class NothingToAsk(forms.Form):
     """A question of yes or no."""
 
 
-class RetryForm(forms.Form):
+class SpreadForm(forms.Form):
     spread = forms.CharField(
         label=_("Spread over"),
         required=False,
         max_length=20,
         widget=AdminTextInputWidget,
         help_text=_("Each begins at a moment of its own within this span: 10m, 2h. Left empty: all at once."),
-    )
-    from_start = forms.BooleanField(
-        label=_("From the start"),
-        required=False,
-        help_text=_("A new run, which has no checkpoint and no step of the run before."),
     )
 
     def clean_spread(self) -> Any:
@@ -48,6 +43,14 @@ class RetryForm(forms.Form):
             return parse_span(text) if text else None
         except ValueError as error:
             raise ValidationError(str(error)) from None
+
+
+class RetryForm(SpreadForm):
+    from_start = forms.BooleanField(
+        label=_("From the start"),
+        required=False,
+        help_text=_("A new run, which has no checkpoint and no step of the run before."),
+    )
 
 
 class CancelForm(forms.Form):
@@ -105,6 +108,10 @@ def _retry(using: str, ids: Sequence[int], entered: dict[str, Any], by: str) -> 
     return done.revived, _with_rest(counts, ids)
 
 
+def _retry_from_start(using: str, ids: Sequence[int], entered: dict[str, Any], by: str) -> Done:
+    return _retry(using, ids, {**entered, "from_start": True}, by)
+
+
 def _retry_undo(using: str, ids: Sequence[int], entered: dict[str, Any], by: str) -> Done:
     done = revival.retry_undo(using, ids)
     return done, _with_rest(Counter(undoing=len(done)), ids)
@@ -154,6 +161,15 @@ ACTS = {
             "retry",
             (*_statuses(*Job.ENDED), Job.Status.SCHEDULED.value),
             *(RetryForm, _retry, "retried"),
+        ),
+        Act(
+            "retry_from_start",
+            _("Retry from the start"),
+            ngettext_lazy(
+                "Retry %s job from the start, without its checkpoints and steps?",
+                "Retry %s jobs from the start, without their checkpoints and steps?",
+            ),
+            *("retry", _statuses(*Job.ENDED), SpreadForm, _retry_from_start, "retried"),
         ),
         Act(
             "retry_undo",

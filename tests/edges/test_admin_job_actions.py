@@ -22,6 +22,7 @@ pytestmark = pytest.mark.django_db
 JOBS = f"{PAGES}job/"
 PERMISSIONS = {
     "retry": "retry_job",
+    "retry_from_start": "retry_job",
     "retry_undo": "retry_job",
     "cancel": "cancel_job",
     "move_queue": "move_job",
@@ -96,6 +97,20 @@ class TestActs:
         dead.refresh_from_db()
         assert dead.run == 2
 
+    def test_retry_from_the_start_has_a_button_of_its_own_and_leaves_live_jobs(self, admin_client: Client) -> None:
+        dead, ready = a_dead_job(), tasks.nothing.enqueue()
+        told = act(admin_client, "retry_from_start", dead, ready)
+        assert told == ["1 job is tried again. 1 had moved on, or can't be changed in this way."]
+        dead.refresh_from_db()
+        assert (dead.status, dead.run) == ("READY", 2)
+        assert LogEntry.objects.get().change_message == "Retry from the start"
+
+    def test_retry_alone_stays_in_the_run(self, admin_client: Client) -> None:
+        dead = a_dead_job()
+        act(admin_client, "retry", dead)
+        dead.refresh_from_db()
+        assert (dead.status, dead.run) == ("READY", 1)
+
     def test_a_live_duplicate_is_told(self, admin_client: Client) -> None:
         dead = tasks.unique.enqueue("a")
         act(admin_client, "cancel", dead)
@@ -165,12 +180,13 @@ class TestPageOfAJob:
             page = admin_client.get(page_of(job)).content.decode()
             return {name for name in PERMISSIONS if f'name="action" value="{name}"' in page}
 
-        assert buttons(a_dead_job()) == {"retry", "delete_jobs"}
+        assert buttons(a_dead_job()) == {"retry", "retry_from_start", "delete_jobs"}
+        assert buttons(a_finished_job()) == {"retry", "retry_from_start", "delete_jobs"}
         assert buttons(tasks.nothing.enqueue()) == {"cancel", "move_queue", "change_priority"}
         assert buttons(a_running_job()) == {"cancel"}
         undone = a_dead_job()
         Job.objects.filter(pk=undone.pk).update(compensation="failed")
-        assert buttons(undone) == {"retry", "retry_undo", "delete_jobs"}
+        assert buttons(undone) == {"retry", "retry_from_start", "retry_undo", "delete_jobs"}
 
     def test_it_is_shown_again_after_the_act(self, admin_client: Client) -> None:
         dead = a_dead_job()
