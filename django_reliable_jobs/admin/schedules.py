@@ -18,7 +18,7 @@ from django_reliable_jobs.admin.schedule_actions import ScheduleActions
 from django_reliable_jobs.admin.schedule_columns import ScheduleColumns, TouchedByNextClockChange
 from django_reliable_jobs.admin.schedule_form import RecurrenceForm, ScheduleForm
 from django_reliable_jobs.admin.schedule_runs import ScheduleRuns
-from django_reliable_jobs.engine import inspection, schedule_history, schedules, slots
+from django_reliable_jobs.engine import inspection, reconcile, schedule_history, schedules, slots
 from django_reliable_jobs.engine.inspection import as_local
 from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.exceptions import ReliableJobsError
@@ -127,12 +127,12 @@ class ScheduleAdmin(ScheduleRuns, ScheduleActions, ScheduleColumns, admin.ModelA
 
     def has_delete_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
         """Let nobody delete what the next sync with the code would make again."""
-        return super().has_delete_permission(request, obj) and not (obj is not None and is_declared(obj))
+        return super().has_delete_permission(request, obj) and not (obj is not None and must_stay(obj))
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """Name among what protects from a deletion the schedules that the code declares."""
         deletable, counts, permissions, protected = super().get_deleted_objects(objs, request)
-        declared = [_("%s: declared in code") % schedule for schedule in objs if is_declared(schedule)]
+        declared = [_("%s: declared in code") % schedule for schedule in objs if must_stay(schedule)]
         missing = set() if super().has_delete_permission(request) else permissions
         return deletable, counts, missing, [*protected, *declared]
 
@@ -196,7 +196,7 @@ class ScheduleAdmin(ScheduleRuns, ScheduleActions, ScheduleColumns, admin.ModelA
         schedules.delete(default_database(), [obj.pk])
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
-        schedules.delete(default_database(), [each.pk for each in queryset if not is_declared(each)])
+        schedules.delete(default_database(), [each.pk for each in queryset if not must_stay(each)])
 
     def response_add(self, request: HttpRequest, obj: Schedule, post_url_continue: str | None = None) -> HttpResponse:
         """Show the schedule that was added, with what it will do, instead of the list."""
@@ -210,6 +210,11 @@ class ScheduleAdmin(ScheduleRuns, ScheduleActions, ScheduleColumns, admin.ModelA
 def is_declared(schedule: Schedule) -> bool:
     """Return whether the code declares it, or did."""
     return schedule.managed_by == Schedule.ManagedBy.CODE
+
+
+def must_stay(schedule: Schedule) -> bool:
+    """Return whether the code declares it: the next sync would make it again."""
+    return is_declared(schedule) and not reconcile.is_left(schedule)
 
 
 def _preview(timeline: Timeline) -> Preview:

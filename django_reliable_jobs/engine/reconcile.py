@@ -56,6 +56,12 @@ def add_missing(using: str) -> list[Change]:
     return sorted(changes, key=lambda each: each.name)
 
 
+def is_left(schedule: Schedule) -> bool:
+    """Return whether a row is left over from a declaration that this code has not, nor had the scheduler that led."""
+    is_declared = any(each.name == schedule.name for each in declared_schedules.all_schedules())
+    return schedule.pause_reason == UNDECLARED and not is_declared
+
+
 def sync(using: str, *, dry_run: bool = False, patience: float | None = None) -> list[Change]:
     """Bring the rows in line with the declarations; return what was done, or would be, by name.
 

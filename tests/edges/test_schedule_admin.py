@@ -97,6 +97,20 @@ class TestActions:
         assert Schedule.objects.get() == declared
         assert slots_of(mine) == {}
 
+    def test_what_the_code_has_dropped_may_be_deleted(self, admin_client: Client) -> None:
+        with only_declared(("nightly", Cron("0 2 * * *"), {}), ("weekly", Cron("0 2 * * 1"), {})):
+            reconcile.sync("default")
+        nightly, weekly = Schedule.objects.get(name="nightly"), Schedule.objects.get(name="weekly")
+        chosen = {"action": "delete_selected", "_selected_action": [nightly.pk, weekly.pk], "post": "yes"}
+        with only_declared(("weekly", Cron("0 2 * * 1"), {})):
+            reconcile.sync("default")
+            assert b"weekly: declared in code" in admin_client.post(PAGES, chosen).content
+            assert admin_client.post(f"{PAGES}{weekly.pk}/delete/", {"post": "yes"}).status_code == 403
+        with only_declared(("nightly", Cron("0 2 * * *"), {})):  # the site is of a release that declares it
+            assert admin_client.post(f"{PAGES}{nightly.pk}/delete/", {"post": "yes"}).status_code == 403
+        admin_client.post(PAGES, {**chosen, "_selected_action": [nightly.pk]})
+        assert Schedule.objects.get() == weekly
+
 
 class TestPage:
     def act(self, client: Client, schedule: Schedule, **sent: str) -> list[str]:

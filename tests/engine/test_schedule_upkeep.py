@@ -112,6 +112,18 @@ class TestReplan:
         before = Schedule.objects.values().get(pk=other.pk)
         assert before["next_run_at"] == on(2, 1)
 
+    def test_a_schedule_decided_under_a_clock_that_was_ahead_goes_on_when_its_cursor_is_set_back(self) -> None:
+        schedule = a_schedule(overlap="allow")
+        tick(at=on(2, 1))
+        tick(at=on(30, 1))  # the clock was wrong
+        assert tick(at=on(2, 2)) == []
+        with at(on(2, 2)):
+            Schedule.objects.filter(decided_until__gt=on(2, 2)).update(decided_until=on(2, 2), next_run_at=None)
+            schedule_upkeep.replan("default")
+        assert [job.slot for job in tick(at=on(2, 3))] == [on(2, 3)]
+        assert tick(at=on(30, 1)) == [], "that slot had its job"
+        assert Slot.objects.filter(schedule_id=schedule.pk, outcome="job").count() == Job.objects.count()
+
     def test_a_broken_one_stops_no_other(self) -> None:
         broken = a_schedule(name="broken")
         Schedule.objects.filter(pk=broken.pk).update(recurrence={"kind": "sundial"})
