@@ -108,14 +108,14 @@ WITH running AS (
            min(CASE WHEN pace.spacing IS NOT NULL THEN {SECONDS_TO_START} END)
       FROM ready_key CROSS JOIN LATERAL {PACE.format("ready_key.key")} pace GROUP BY 2
 )
-SELECT said.kind, said.name, said.allowed, said.period, said.burst,
-       said.override_allowed, said.override_period, said.override_burst,
-       CASE said.kind WHEN 'concurrency' THEN coalesce(running.jobs, 0) END, coalesce(waiting.jobs, 0),
-       waiting.seconds
+SELECT kind, name, coalesce(said.allowed, 1), coalesce(said.period, CASE kind WHEN 'rate' THEN 3600 END),
+       coalesce(said.burst, CASE kind WHEN 'rate' THEN 1 END),
+       said.override_allowed, said.override_period, said.override_burst, said.id IS NOT NULL,
+       CASE kind WHEN 'concurrency' THEN coalesce(running.jobs, 0) END, coalesce(waiting.jobs, 0), waiting.seconds
   FROM django_reliable_jobs_limit said
-  LEFT JOIN running ON running.name = said.name
-  LEFT JOIN waiting ON waiting.kind = said.kind AND waiting.name = said.name
- ORDER BY said.name, said.kind
+  FULL JOIN waiting USING (kind, name)
+  LEFT JOIN running USING (name)
+ ORDER BY name, kind
 """
 
 HOLDERS = """
@@ -140,6 +140,7 @@ class LimitStatus:
     name: str
     value: str  # the code's
     override: str | None  # the operator's, in force while there is one
+    is_declared: bool  # False: no worker has declared it, and jobs wait for it; the strictest value is in force
     running: int | None
     waiting: int  # ready jobs that count for it, whatever else they wait for
     seconds_to_start: float | None  # until a rate lets the first of those start; None: never, as the limit stands
@@ -208,7 +209,7 @@ def forget(using: str, kind: str, name: str) -> bool:
 
 
 def statuses(using: str) -> list[LimitStatus]:
-    """Return every limit, by name."""
+    """Return every limit, by name; also those that no worker has declared, if jobs wait for them."""
     with engine_cursor(using) as cursor:
         cursor.execute(LIST, {"moment": clock.moment()})
         return [

@@ -34,7 +34,7 @@ class TestLimits:
         assert line.split() == [THREE, "concurrency", "3", "2", "2", "3", "-"]
         assert {
             "kind": "concurrency", "name": THREE, "value": "3", "override": "2", "running": 2, "waiting": 3,
-            "seconds_to_start": None,
+            "is_declared": True, "seconds_to_start": None,
         } in jobs_json("limits")["limits"]  # fmt: skip
 
     def test_it_knows_the_limits_of_the_code_before_any_worker_has_started(self) -> None:
@@ -52,6 +52,12 @@ class TestLimits:
         limits.declare("default")
         assert THREE in jobs("status")
         assert [each["waiting"] for each in jobs_json("status")["limits"]] == [2]
+
+    def test_status_names_a_limit_that_no_worker_has_declared_and_nobody_overrides_it(self) -> None:
+        Job.objects.create(task="tests.tasks.nothing", concurrency_key="newer:customer_id=1")
+        [line] = (line for line in jobs("status").splitlines() if line.startswith("newer "))
+        assert line.split() == ["newer", "concurrency", "undeclared:", "1", "-", "0", "1", "-"]
+        assert failing("limit", "newer", "3")[1].startswith("No task declares a limit newer: ")
 
     def test_status_says_until_when_jobs_wait_for_a_rate(self) -> None:
         def next_start() -> str:

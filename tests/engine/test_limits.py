@@ -108,7 +108,7 @@ def test_an_override_is_in_force_at_once_and_can_be_reset() -> None:
     limited_tasks.one_at_a_time.enqueue_many([{}] * 10)
     assert starts() == 1
     assert limits.override("default", "concurrency", ONE, 3)
-    assert status(ONE) == limits.LimitStatus("concurrency", ONE, "1", "3", 1, 9, None)
+    assert status(ONE) == limits.LimitStatus("concurrency", ONE, "1", "3", True, 1, 9, None)
     assert starts() == 2
     assert limits.reset("default", "concurrency", ONE)
     assert (status(ONE).override, starts()) == (None, 0)  # three run on
@@ -140,6 +140,18 @@ def test_a_name_that_nobody_has_declared_is_the_strictest_limit_that_there_is(mo
         assert starts() == 0
     with at(moment + timedelta(minutes=61)):
         assert starts() == 1
+
+
+def test_the_list_names_limits_that_nobody_has_declared_while_jobs_wait_for_them(moment: datetime) -> None:
+    Limit.objects.all().delete()
+    assert limits.statuses("default") == []
+    limited_tasks.one_a_second.enqueue_many([{}] * 2)
+    limited_tasks.one_at_a_time.enqueue_many([{}] * 2)
+    assert starts() == 2
+    assert limits.statuses("default") == [
+        limits.LimitStatus("rate", MAIL, "1/h", None, False, None, 1, pytest.approx(3600)),  # type: ignore[arg-type]
+        limits.LimitStatus("concurrency", ONE, "1", None, False, 1, 1, None),
+    ]
 
 
 def test_the_list_counts_what_runs_and_waits_over_all_keys_of_a_limit() -> None:

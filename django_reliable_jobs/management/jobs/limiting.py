@@ -60,11 +60,15 @@ def limit_data(limit: LimitStatus) -> dict[str, Any]:
 def limit_lines(found: Sequence[LimitStatus], width: int | None) -> list[str]:
     """Lay out limits as a table."""
     rows = [
-        [each.name, each.kind, each.value, each.override, each.running, each.waiting, _next_start(each)]
+        [each.name, each.kind, _code_value(each), each.override, each.running, each.waiting, _next_start(each)]
         for each in found
     ]
     headings = ["LIMIT", "KIND", "CODE", "INSTEAD", "RUNNING", "WAITING", "NEXT START"]
     return table(headings, rows, width=width, cut="LIMIT") if rows else []
+
+
+def _code_value(limit: LimitStatus) -> str:
+    return limit.value if limit.is_declared else f"undeclared: {limit.value}"
 
 
 def _next_start(limit: LimitStatus) -> str | None:
@@ -127,7 +131,7 @@ def _done(using: str, name: str, what: str) -> Report:
 
 
 def _unknown(using: str, name: str, kind: str | None) -> str:
-    found = limits.statuses(using)
+    found = [each for each in limits.statuses(using) if each.is_declared]
     other = next((each for each in found if each.name == name), None)
     if other is not None:
         form = "10/s, 600/m or 1000/h" if other.kind == "rate" else "a whole number"
