@@ -85,7 +85,8 @@ UPDATE django_reliable_jobs_worker worker
    SET lost_at = coalesce(worker.lost_at, clock_timestamp()), expires_at = clock_timestamp(), is_idle = false
   FROM (SELECT id, lost_at FROM django_reliable_jobs_worker WHERE id = %(id)s FOR NO KEY UPDATE) dead
  WHERE worker.id = dead.id
-RETURNING worker.id, worker.host, worker.pid, worker.heartbeat_at::text, dead.lost_at IS NULL AND NOT worker.is_stopping
+RETURNING dead.lost_at IS NOT NULL,
+          worker.id, worker.host, worker.pid, worker.heartbeat_at::text, dead.lost_at IS NULL AND NOT worker.is_stopping
 """
 
 # A checkpoint saved under the lost token is progress: the losses before it do not count on.
@@ -175,17 +176,19 @@ def rescue_dead(using: str, worker_id: int, *, started: Collection[int] | None, 
     """Take the jobs of one worker whose process is known to be dead, without waiting for its lease; return how many.
 
     `started` are the tokens that it had begun and not recorded: the others never ran and are given back uncounted;
-    None: any may have run. `cause` is kept with the attempts ("killed by signal 9").
+    None: any may have run. `cause` is kept with the attempts ("killed by signal 9"). A worker that had been declared
+    lost has dropped what it had begun, and no longer knows it: any of it may have run.
     """
-    rescued = 0
+    rescued, is_first = 0, True
     while True:
         with short_transaction(using) as cursor:
             cursor.execute(DEAD_WORKER, {"id": worker_id})
             row = cursor.fetchone()
             if row is None:
                 return rescued
-            worker = LostWorker._make(row)
-            count = _take_from(using, cursor, worker, started=started, cause=cause)
+            was_lost, *columns = row
+            started, is_first = None if was_lost and is_first else started, False
+            count = _take_from(using, cursor, LostWorker._make(columns), started=started, cause=cause)
             rescued += count
             if count < RESCUE_BATCH:
                 return rescued

@@ -203,6 +203,17 @@ def test_only_what_had_started_counts_as_lost() -> None:
     assert maintenance.rescue_dead("default", worker_id, started=[], cause="") == 0
 
 
+def test_of_a_worker_that_was_declared_lost_before_it_died_any_job_may_have_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(maintenance, "RESCUE_BATCH", 1)
+    worker_id, jobs = of_dead_worker(3)
+    Worker.objects.filter(pk=worker_id).update(lost_at=timezone.now())  # the rescue could not take their rows yet
+    assert maintenance.rescue_dead("default", worker_id, started=[], cause="its process exited with code 0") == 3
+    for job in jobs:
+        assert (row(job).status, row(job).losses, row(job).attempts.get().outcome) == ("READY", 1, "lost")
+
+
 def test_more_jobs_of_a_dead_process_than_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "RESCUE_BATCH", 2)
     worker_id, _ = of_dead_worker(5)
