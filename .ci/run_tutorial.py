@@ -1,17 +1,20 @@
 """Do what docs/tutorial/nightly-invoices.md tells, word for word, in an empty folder.
 
 `python run_tutorial.py PAGE`, by a Python that has the package, and with DATABASE_URL set. The folder and the database
-that it makes are removed.
+that it makes are removed. Only where the page tells the reader to sleep, this waits for what the sleep is there for: a
+machine may be slow.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import psycopg
@@ -20,27 +23,27 @@ from psycopg.conninfo import conninfo_to_dict
 DATABASE = "reliable_jobs_tutorial"
 PART = re.compile(r"^<!-- (run|write \S+|append \S+) -->\n```\w+\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.M | re.S)
 END = "== end of part"
+SLEEP = re.compile(r"^sleep \d+$", re.M)
+PATIENCE_SECONDS = 240
+# What each sleep of the page, in order, waits for: true in the tutorial's database.
+AWAITED = (
+    "SELECT count(*) > 0 FROM django_reliable_jobs_leader",  # the worker has started, and schedules
+    # Batches are committed, and how far they came was told. One invoice is there from before.
+    "SELECT (SELECT count(*) FROM billing_invoice) > 20 AND EXISTS (SELECT FROM django_reliable_jobs_progress)",
+    "SELECT count(*) = 0 FROM billing_invoice WHERE mailed_at IS NULL",
+)
 
 
 def do(page: str, folder: Path, environment: dict[str, str]) -> None:
     """Write the files and run the commands in one shell, since later ones use the variables of earlier ones."""
-    script = ["set -euo pipefail"]
     parts = PART.findall(page)
-    for number, (action, code, _) in enumerate(parts):
-        if action == "run":
-            script.append(code)
-        else:
-            kind, name = action.split()
-            (folder / f"part-{number}").write_text(code)
-            script.append(f"cat part-{number} {'>' if kind == 'write' else '>>'} {name}")
-        script.append(f"echo '{END}'")
     shell = subprocess.run(
-        ["/bin/bash", "-c", "\n".join(script)],
+        ["/bin/bash", "-c", script_of(parts, folder)],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     outputs = shell.stdout.split(f"{END}\n")
     for (_, _, told), output in zip(parts, outputs, strict=False):
@@ -49,6 +52,38 @@ def do(page: str, folder: Path, environment: dict[str, str]) -> None:
     if shell.returncode:
         sys.exit(f"The tutorial fails: {outputs[len(outputs) - 1]}")
     check(outputs)
+
+
+def script_of(parts: list[tuple[str, str, str]], folder: Path) -> str:
+    """The parts of the page as one script; what goes into files lies beside it."""
+    script = ["set -euo pipefail"]
+    awaited = iter(AWAITED)
+    for number, (action, code, _) in enumerate(parts):
+        if action == "run":
+            script.append(SLEEP.sub(lambda _: command_until(next(awaited)), code))
+        else:
+            kind, name = action.split()
+            (folder / f"part-{number}").write_text(code)
+            script.append(f"cat part-{number} {'>' if kind == 'write' else '>>'} {name}")
+        script.append(f"echo '{END}'")
+    if list(awaited):
+        sys.exit("The tutorial sleeps less often than there are things to wait for.")
+    return "\n".join(script)
+
+
+def command_until(query: str) -> str:
+    """The command that waits for what a sleep is there for."""
+    return shlex.join([sys.executable, str(Path(__file__).resolve()), "--until", query])
+
+
+def wait_until(query: str) -> None:
+    """Ask the database of the tutorial until it says yes: a slow machine gets its time."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    with psycopg.connect(dbname=DATABASE, autocommit=True) as connection:
+        while connection.execute(query).fetchone() != (True,):
+            if time.monotonic() > deadline:
+                sys.exit(f"Not so after {PATIENCE_SECONDS} s: {query}")
+            time.sleep(0.1)
 
 
 def compare(told: str, output: str) -> None:
@@ -108,4 +143,7 @@ def stop_worker(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    if sys.argv[1] == "--until":
+        wait_until(sys.argv[2])
+    else:
+        main(sys.argv[1])
