@@ -13,6 +13,8 @@ from django_reliable_jobs.keyset import Key, Rows
 
 T = TypeVar("T")
 
+WAY_OUT = "give the loop another name=, or start the job over with `manage.py jobs retry --from-start`"
+
 State = dict[str, Any]  # JSON: after, done, skipped, total, and what the source adds
 
 
@@ -48,10 +50,9 @@ class QuerysetSource(Generic[T]):
         return self._rows.count()
 
     def begin(self, state: State) -> None:
-        if state["by"] != self._rows.names:
+        if (began_by := state.get("by", "cursors")) != self._rows.names:
             raise InvalidBatches(
-                f"{self.name}: the job began by {state['by']} and can't go on by {self._rows.names}: give the loop"
-                " another name=, or start the job over with `manage.py jobs retry --from-start`"
+                f"{self.name}: the job began by {began_by} and can't go on by {self._rows.names}: {WAY_OUT}"
             )
         self._until = state["until"]
 
@@ -93,7 +94,12 @@ class CursorSource(Generic[T]):
         return None
 
     def begin(self, state: State) -> None:
-        self._pairs = iter(self._follow(state["after"]))
+        if "by" in state:
+            raise InvalidBatches(f"{self.name}: the job began by {state['by']} and can't go on by cursors: {WAY_OUT}")
+        pairs = self._follow(state["after"])
+        if not isinstance(pairs, Iterable):
+            raise InvalidBatches(f"{self.name} returns (item, cursor) pairs, one after another, not {pairs!r:.80}")
+        self._pairs = iter(pairs)
 
     def has_more(self, after: Any) -> bool:
         self._next = list(islice(self._pairs, self._size))
@@ -101,8 +107,16 @@ class CursorSource(Generic[T]):
 
     def read(self, after: Any) -> list[T]:
         pairs, self._next = self._next, []
+        try:
+            items = [item for item, _ in pairs]
+        except (TypeError, ValueError):
+            raise InvalidBatches(f"{self.name} gives (item, cursor) pairs, not {pairs[0]!r:.80}") from None
         self._cursor = pairs[-1][1]
-        return [item for item, _ in pairs]
+        if self._cursor is None:
+            raise InvalidBatches(
+                f"{self.name}: the cursor None means the start, from which a later attempt would begin"
+            )
+        return items
 
     def cursor(self) -> Any:
         return self._cursor

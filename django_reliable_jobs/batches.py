@@ -16,18 +16,21 @@ from django.db.models.manager import BaseManager
 from django_reliable_jobs.arguments import dump, without_bad_characters
 from django_reliable_jobs.batch_sources import CursorSource, QuerysetSource, Source, State
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.context import JobContext
+from django_reliable_jobs.context import OF_BATCHES, JobContext
 from django_reliable_jobs.exceptions import InvalidBatches, RunTimeOver
 from django_reliable_jobs.keyset import Rows
+from django_reliable_jobs.progress import whole
 from django_reliable_jobs.retry import as_seconds
 
 logger = logging.getLogger("django_reliable_jobs")
 
 T = TypeVar("T")
 
-PREFIX = "batches:"  # of the names of the checkpoints
+PREFIX = OF_BATCHES
 SKIPPED = ":skipped"
 MOST_SKIPPED = 100  # kept one by one; all are counted
+LONGEST_NAME = 255 - len(PREFIX) - len(SKIPPED)
+LARGEST_SIZE = 2**31 - 1
 LONGEST_LABEL = 200
 LONGEST_ERROR = 500
 
@@ -44,7 +47,7 @@ def over(
     max_run_time: float | timedelta | None = None,
 ) -> Batches[Any]:
     """Return the batches of a source, each in a `transaction`. See `JobContext.batches`."""
-    if not isinstance(size, int) or size < 1:
+    if not isinstance(size, int) or not 1 <= size <= LARGEST_SIZE:
         raise InvalidBatches(f"size is how many rows a batch has, from 1 on, not {size!r}")
     chosen: Source[Any]
     if isinstance(source, QuerySet | BaseManager):
@@ -57,9 +60,21 @@ def over(
             f" not {source!r:.80}"
         )
     seconds = as_seconds(max_run_time)
-    return Batches(
-        context, chosen, transaction=transaction, name=name or chosen.name, total=total, max_run_time=seconds
-    )
+    name = _checked_name(name or chosen.name)
+    try:
+        total = None if total is None else whole("total", total)
+    except TypeError as error:
+        raise InvalidBatches(str(error)) from None
+    return Batches(context, chosen, transaction=transaction, name=name, total=total, max_run_time=seconds)
+
+
+def _checked_name(name: Any) -> str:
+    if not isinstance(name, str) or len(name) > LONGEST_NAME or name.endswith(SKIPPED):
+        raise InvalidBatches(
+            f"name= of batches() is text of up to {LONGEST_NAME} characters that does not end with {SKIPPED!r},"
+            f" not {name!r:.80}"
+        )
+    return name
 
 
 class Batches(Generic[T]):
@@ -122,7 +137,7 @@ class Batches(Generic[T]):
         if state is None:
             total = self._source.count() if self._given_total is None else None
             state = {**self._state, **self._source.first_state(), "total": total}
-            self._context.save_checkpoint(PREFIX + self.name, state)  # so that the end stays where it is
+            self._save("", state)  # so that the end stays where it is
         else:
             self._skipped = self._context.load_checkpoint(PREFIX + self.name + SKIPPED, [])
         self._source.begin(state)
@@ -144,10 +159,13 @@ class Batches(Generic[T]):
             }
             skipped = _as_many_as_fit([*self._skipped, *batch.faults])
             if len(skipped) > len(self._skipped):
-                self._context.save_checkpoint(PREFIX + self.name + SKIPPED, skipped)
-            self._context.save_checkpoint(PREFIX + self.name, state)
+                self._save(SKIPPED, skipped)
+            self._save("", state)
         self._state, self._skipped = state, skipped
         self._tell(self.total)
+
+    def _save(self, of: str, value: Any) -> None:
+        self._context._port.save(PREFIX + self.name + of, value)
 
     def _tell(self, total: int | None) -> None:
         self._context._progress.count(self.done, total, self.skipped)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
-from django_reliable_jobs.exceptions import Interruption, JobTimeout, LeaseLost, Stopping
+from django_reliable_jobs.exceptions import Interruption, InvalidCheckpoint, JobTimeout, LeaseLost, Stopping
 from django_reliable_jobs.progress import Progress
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+OF_BATCHES = "batches:"  # so begin the names of the checkpoints of batches()
 
 StopReason = Literal["shutdown", "cancel", "timeout", "step", "lost"]
 
@@ -110,6 +112,8 @@ class JobContext:
         Fenced: raises LeaseLost if the attempt was replaced. Raises InvalidCheckpoint for a value that is not JSON or
         too large; the earlier value stays.
         """
+        if isinstance(name, str) and name.startswith(OF_BATCHES):
+            raise InvalidCheckpoint(f"{name!r:.80}: checkpoints that begin with {OF_BATCHES!r} are those of batches()")
         self._port.save(name, value)
 
     def load_checkpoint(self, name: str, default: Any = None) -> Any:

@@ -18,6 +18,7 @@ from django.db.models.constants import LOOKUP_SEP
 from django.db.models.manager import BaseManager
 
 from django_reliable_jobs.exceptions import InvalidBatches
+from django_reliable_jobs.progress import MOST
 
 M = TypeVar("M", bound=Model)
 Key = list[Any]  # of one row: a value per field, as JSON
@@ -49,8 +50,11 @@ class Rows(Generic[M]):
     def count(self) -> int:
         """Return how many rows there are: counted, or estimated by the planner if that would take long."""
         queryset = self._without_locks().order_by()
-        plan = json.loads(queryset.explain(format="json"))[0]["Plan"]
-        return queryset.count() if plan["Total Cost"] <= COUNT_COST else int(plan["Plan Rows"])
+        explained = queryset.explain(format="json")
+        if not explained:  # Django knows that it has none, as for none() and pk__in=[], and asks nobody
+            return 0
+        plan = json.loads(explained)[0]["Plan"]
+        return queryset.count() if plan["Total Cost"] <= COUNT_COST else min(int(plan["Plan Rows"]), MOST)
 
     def page(self, after: Key | None, until: Key, size: int) -> list[M]:
         """Return the first rows behind `after`, none behind `until`."""
@@ -131,6 +135,8 @@ def _check_queryset(queryset: QuerySet[Any]) -> None:
         fault = "values() and values_list() have no key to go on from: use only(...)"
     elif any(each.contains_over_clause for each in query.annotations.values()):
         fault = "a window function would see one batch, not all rows: compute it in a query of its own"
+    elif query.select_for_update and query.select_for_update_skip_locked:
+        fault = "skip_locked=True would leave out each row that is locked just then: wait for it, or take nowait=True"
     else:
         return
     raise InvalidBatches(f"{label}: this queryset can't be gone through in batches: {fault}")

@@ -41,11 +41,8 @@ class Progress:
     def say(self, done: int, total: int | None = None, message: str | None = None) -> None:
         """Remember how far the job has come. A total or message that is left out stays as it was."""
         before = self._said or Said(0)
-        _check("done", done)
-        if total is None:
-            total = before.total
-        else:
-            _check("total", total)
+        done = whole("done", done)
+        total = before.total if total is None else whole("total", total)
         if message is None:
             message = before.message
         elif not isinstance(message, str):
@@ -94,9 +91,11 @@ class Progress:
         self._last = now, done
 
 
-def _check(name: str, value: int) -> None:
+def whole(name: str, value: int) -> int:
+    """Return a plain int that fits into its column; one that does not would keep all reports from being written."""
     if not isinstance(value, int) or not 0 <= value <= MOST:
-        raise TypeError(f"progress: {name} is a whole number from 0 on, not {value!r:.80}")
+        raise TypeError(f"progress: {name} is a whole number from 0 to {MOST}, not {value!r:.80}")
+    return int(value)
 
 
 def in_words(done: int, total: int | None, skipped: int) -> str:

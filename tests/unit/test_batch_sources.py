@@ -10,10 +10,11 @@ import pytest
 
 from django_reliable_jobs.engine.transaction import around, open_blocks
 from django_reliable_jobs.exceptions import InvalidBatches, InvalidCheckpoint
-from tests import batch_tasks
+from tests import batch_tasks, tasks
 from tests.batch_tasks import numbers
-from tests.items import a_context, gone_through, state
-from tests.models import Effect
+from tests.claims import RETRY, claim_one_as, end
+from tests.items import a_context, context_of, gone_through, some_items, state
+from tests.models import Effect, Item
 from tests.recorded import run_jobs
 
 pytestmark = pytest.mark.django_db
@@ -69,6 +70,29 @@ class TestCursors:
                     Effect.objects.create(name=str(batch[0]))
         assert state("after")["after"] == "first"
         assert list(Effect.objects.values_list("name", flat=True)) == ["1"]
+
+    def test_the_cursor_none_is_refused_as_a_later_attempt_would_begin_at_the_start(self) -> None:
+        with pytest.raises(InvalidBatches, match="the cursor None means the start"):
+            gone_through(a_context(), lambda _: iter([(1, 1), (2, None)]), name="numbers")
+        assert state("numbers")["done"] == 0
+
+    @pytest.mark.parametrize("given", [None, 5, [1, 2], [(1, 2, 3)]])
+    def test_what_is_no_pairs_is_said(self, given: Any) -> None:
+        with pytest.raises(InvalidBatches, match=r"\(item, cursor\) pairs, .*not"):
+            gone_through(a_context(), lambda _: given, name="numbers")
+
+    def test_a_loop_over_rows_does_not_go_on_by_cursors_nor_the_other_way_round(self) -> None:
+        some_items(4)
+        for one, other in ((Item.objects.all(), numbers(4)), (numbers(4), Item.objects.all())):
+            job = tasks.nothing.enqueue()
+            first = claim_one_as(1)
+            gone_through(context_of(first), one, name="loop")
+            assert end(first, RETRY)
+            second = claim_one_as(2)
+            with pytest.raises(InvalidBatches, match=r"began by .* and can't go on by .*--from-start"):
+                gone_through(context_of(second), other, name="loop")
+            assert end(second, RETRY)
+            job.delete()
 
     def test_its_batches_have_no_queryset(self) -> None:
         for batch in a_context().batches(numbers(3)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -80,6 +79,15 @@ class TestRows:
             if number == 0:  # among them the last of the first batch, and the end
                 Item.objects.filter(pk__in=[items[n].pk for n in (9, 12, 29)]).delete()
         assert seen == [item for n, item in enumerate(items) if n not in (12, 29)]
+
+    def test_rows_of_the_next_batch_that_a_batch_deletes_are_left_out(self) -> None:
+        items = some_items(9)
+        seen: list[Item] = []
+        for batch in a_context().batches(Item.objects.all(), size=3):
+            with batch:
+                seen += batch
+                Item.objects.filter(place__in=(4, 5)).delete()
+        assert seen == [*items[:3], *items[5:]]
 
     def test_it_ends_when_all_that_was_left_is_deleted(self) -> None:
         some_items(30)
@@ -240,16 +248,6 @@ class TestCommits:
         assert end(first, RETRY)
         with pytest.raises(InvalidBatches, match=r"began by \['id'\] and can't go on by \['code'\].*--from-start"):
             gone_through(context_of(claim_one_as(2)), Item.objects.all(), by="code")
-
-    @pytest.mark.parametrize("size", [0, -1, 1.5, "10"])
-    def test_the_size_is_a_number_from_1_on(self, size: Any) -> None:
-        with pytest.raises(InvalidBatches, match="from 1 on"):
-            a_context().batches(Item.objects.all(), size=size)
-
-    @pytest.mark.parametrize("source", [[1, 2], "items", Item, Item.objects.raw("SELECT 1")])
-    def test_it_says_what_it_goes_through(self, source: Any) -> None:
-        with pytest.raises(InvalidBatches, match="a QuerySet, or a function that takes a cursor"):
-            a_context().batches(source)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -115,6 +115,8 @@ def test_annotations_and_prefetched_rows_are_there() -> None:
         (lambda items: items.values("shelf").annotate(count=Count("pk")), "have no key"),
         (lambda items: items.union(Item.objects.all()), "union\\(\\) has no key"),
         (lambda items: items.annotate(rank=Window(RowNumber())), "a window function would see one batch"),
+        (lambda items: items.intersection(Item.objects.all()), "intersection\\(\\) has no key"),
+        (lambda items: items.select_for_update(skip_locked=True), "skip_locked=True would leave out each row"),
     ],
 )
 def test_it_refuses(narrow: Callable[[Any], Any], message: str) -> None:
@@ -198,6 +200,27 @@ def test_a_page_reads_the_index_from_where_the_last_one_ended() -> None:
     plan = rows.between([0, 500], until)[:10].explain()
     assert "Index Scan using tests_item_place" in plan
     assert "Index Cond: ((ROW(shelf, place) <= ROW(1, 1999)) AND (ROW(shelf, place) > ROW(0, 500)))" in plan
+
+
+@pytest.mark.parametrize("nothing", [Item.objects.none, lambda: Item.objects.filter(pk__in=[])])
+def test_a_queryset_that_can_have_no_rows_has_none(nothing: Callable[[], Any]) -> None:
+    some_items(3)
+    rows = Rows(nothing(), by="pk", using="default")
+    assert (rows.last_key(), rows.count()) == (None, 0)
+
+
+@pytest.mark.parametrize("by", ["pk", "id", "item_ptr", "code", ("shelf", "place")])
+def test_rows_of_an_inherited_model_may_be_locked(by: Any) -> None:
+    for number in range(5):
+        SpecialItem.objects.create(code=str(number), place=number)
+    assert len(pages(SpecialItem.objects.select_for_update(), by, size=2)) == 5
+
+
+@pytest.mark.parametrize("by", [("item", "pk"), ("item_id", "id")])
+def test_a_foreign_key_may_be_the_first_part_of_a_key(by: Any) -> None:
+    items = some_items(3)
+    Part.objects.bulk_create([Part(item=item, name=str(number)) for number in range(3) for item in items])
+    assert pages(Part.objects.all(), by, size=2) == list(Part.objects.order_by("item_id", "pk"))
 
 
 def test_few_rows_are_counted_and_very_many_estimated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from http import HTTPStatus
 
 import pytest
 
@@ -44,7 +45,7 @@ def test_the_count_of_batches_keeps_the_message() -> None:
 
 @pytest.mark.parametrize("done", [-1, 1.5, "1", None, 2**63])
 def test_done_is_a_whole_number(done: object) -> None:
-    with pytest.raises(TypeError, match="done is a whole number from 0 on"):
+    with pytest.raises(TypeError, match="done is a whole number from 0 to"):
         Progress().say(done)  # type: ignore[arg-type]
 
 
@@ -53,6 +54,13 @@ def test_total_is_a_whole_number_and_the_message_text() -> None:
         Progress().say(1, "all")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="message of progress is text"):
         Progress().say(1, 2, 3)  # type: ignore[arg-type]
+
+
+def test_numbers_of_other_types_are_plain_ones_as_the_database_takes_no_others() -> None:
+    told = Progress()
+    told.say(True, HTTPStatus.OK)
+    assert told.said == Said(1, 200)
+    assert told.said is not None and [type(each) for each in told.said[:2]] == [int, int]
 
 
 def test_a_long_message_is_cut() -> None:
