@@ -125,14 +125,15 @@ def _is_retention(value: Any) -> bool:
 
 
 def _is_span_or_none(value: Any) -> bool:
-    return value is None or (isinstance(value, timedelta) and value > timedelta())
+    return value is None or (isinstance(value, timedelta) and timedelta() < value <= _LONGEST)
 
 
 def _is_mapping_of_spans(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(k, str) and _is_span_or_none(v) for k, v in value.items())
 
 
-_SPAN_OR_NONE = "a timedelta of more than 0, or None"
+_LONGEST = timedelta(days=36_500)  # so long before now there are moments for PostgreSQL
+_SPAN_OR_NONE = "a timedelta of more than 0 and at most 100 years, or None"
 _RULES: list[tuple[str, Callable[[Any], bool], str]] = [
     ("ALERT_CHANNELS", alert_channels.are_right, alert_channels.WANTED),
     ("ALERT_REPEAT", _is_span_or_none, _SPAN_OR_NONE),

@@ -34,15 +34,21 @@ def health(request: HttpRequest) -> HttpResponse:
         found += alerts.find_events(using)
     except DatabaseError:
         connections[using].close()
-        return JsonResponse({"status": "critical", "problems": [_NO_DATABASE]}, status=503)
+        return _failure("critical", [_NO_DATABASE])
     problems: list[dict[str, Any]] = [findings.as_json(each) for each in found]
     is_complete = len(kinds) == sum(map(len, findings.PROBES))
     if not findings.is_healthy(found) or not is_complete:
-        return JsonResponse({"status": "critical" if is_complete else "unknown", "problems": problems}, status=503)
+        return _failure("critical" if is_complete else "unknown", problems)
     return JsonResponse({"status": "warning" if found else "ok", "problems": problems})
 
 
 _NO_DATABASE = {"kind": "database", "severity": "critical", "message": "The database did not answer."}
+
+
+def _failure(status: str, problems: list[dict[str, Any]]) -> HttpResponse:
+    response = JsonResponse({"status": status, "problems": problems}, status=503)
+    response._has_been_logged = True  # type: ignore[attr-defined] # or Django mails an error to ADMINS at every look
+    return response
 
 
 def is_allowed(request: HttpRequest) -> bool:

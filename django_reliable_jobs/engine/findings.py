@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
-from django.db import OperationalError
+from django.db import DataError, OperationalError
 
 from django_reliable_jobs.engine import alerts
 from django_reliable_jobs.engine import findings_of_fleet as fleet
@@ -54,13 +54,18 @@ def find(using: str) -> list[Finding]:
 
 
 def look(using: str) -> tuple[list[Finding], list[Kind]]:
-    """Return what `find` does, and the kinds that were looked for: a look that takes too long is left out."""
+    """Return what `find` does, and the kinds that were looked for.
+
+    A look that takes too long is left out, and so is one that stumbles over a value: it silences no other alert.
+    """
     found: list[Finding] = []
     kinds: list[Kind] = []
     for looked_for, probe in PROBES.items():
         try:
             with short_transaction(using, statement_timeout=STATEMENT_SECONDS):
                 found += probe(using)
+        except DataError:
+            logger.exception("it can't be seen whether there is: %s", ", ".join(looked_for))
         except OperationalError as error:
             if getattr(error.__cause__, "sqlstate", None) != QUERY_CANCELED:
                 raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
@@ -29,6 +30,7 @@ logger = logging.getLogger("django_reliable_jobs")
 TURN_SECONDS = 10.0
 PRUNE_TURNS = 60
 SEND_SECONDS = 30.0  # for one message through one channel
+HANGING_SECONDS = 600.0  # how often it is said that one hangs still
 
 
 class Channel(Protocol):
@@ -49,6 +51,7 @@ class Telling(Loop):
         self._scheduler = scheduler
         self._channels = channels
         self._sending: dict[str, threading.Thread] = {}
+        self._complained_at: dict[str, float] = {}
         self._turns = 0
         self._seen_term: int | None = None
 
@@ -85,6 +88,7 @@ class Telling(Loop):
 
     def _tell(self, using: str, channel: Channel) -> None:
         if (hanging := self._sending.get(channel.name)) is not None and hanging.is_alive():
+            self._complain(channel.name)
             return
         taken = notices.take(using, channel.name)
         if not taken:
@@ -96,6 +100,12 @@ class Telling(Loop):
         logger.error("alerts can't be told through the channel %s: %s", channel.name, error)
         for notice in notices.unsaid(using, taken, error):
             logger.error("the channel %s never told of the alert %s", channel.name, notice.alert)
+
+    def _complain(self, name: str) -> None:
+        """Say now and then that a channel hangs: what it is to tell of waits, and nobody hears of that through it."""
+        if time.monotonic() - self._complained_at.get(name, -HANGING_SECONDS) >= HANGING_SECONDS:
+            self._complained_at[name] = time.monotonic()
+            logger.error("the channel %s hangs: what it is to tell of waits until its last message ends", name)
 
     def _send(self, channel: Channel, taken: Sequence[Any]) -> str | None:
         """Return why a message was not sent; None: it was."""

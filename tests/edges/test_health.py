@@ -10,7 +10,8 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 from django.http import HttpResponse
-from django.test import RequestFactory
+from django.test import Client, RequestFactory
+from django.urls import path
 
 from django_reliable_jobs.engine import leader
 from django_reliable_jobs.engine.heartbeat import new_identity
@@ -23,6 +24,7 @@ from tests.schedules import a_schedule
 from tests.states import a_dead_job
 
 TOKEN = "correct-horse-battery"
+urlpatterns = [path("health/", health)]
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +82,17 @@ class TestHealth:
         assert [each["kind"] for each in told["problems"]] == ["no_scheduler"]
         leader.stand("default", candidate)
         assert answer()[0] == 200
+
+    def test_a_failure_is_no_error_of_the_site(
+        self, client: Client, settings: Any, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        settings.ROOT_URLCONF = __name__
+        a_schedule()
+        Leader.objects.update(expires_at=Now() - timedelta(hours=1))
+        assert client.get(f"/health/?token={TOKEN}").status_code == 503
+        assert "django.request" not in {record.name for record in caplog.records}, (
+            "ADMINS would get a mail at each look"
+        )
 
     def test_it_can_not_be_posted_to(self) -> None:
         assert health(RequestFactory().post(f"/health/?token={TOKEN}")).status_code == 405

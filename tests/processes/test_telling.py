@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -82,6 +83,31 @@ def test_an_alert_is_told_once_and_its_end_too() -> None:
     assert kept.told == [("opened", "tests.tasks.once"), ("resolved", "tests.tasks.once")]
 
 
+def test_an_alert_of_a_schedule_ends_with_the_schedule() -> None:
+    kept = Kept()
+    teller = a_teller(kept)
+    schedule = a_schedule(Every(hours=1), alert_after=timedelta(hours=2))  # since 2 March 2026
+    teller._turn_once()
+    assert ("opened", schedule.name) in kept.told
+    schedule.delete()
+    teller._turn_once()
+    assert ("resolved", schedule.name) in kept.told
+
+
+def test_a_row_that_can_not_be_judged_silences_no_other_alert(caplog: pytest.LogCaptureFixture) -> None:
+    schedule = a_schedule(Every(hours=1), alert_after=timedelta(hours=2))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE django_reliable_jobs_schedule SET alert_after = '9000 years' WHERE id = %s", [schedule.pk]
+        )
+    a_dead_job()
+    kept = Kept()
+    a_teller(kept)._turn_once()
+    assert ("opened", "tests.tasks.once") in kept.told
+    assert "it can't be seen whether there is: schedule_silent" in caplog.text
+    assert failing("check", code=3)[1].startswith("A row can't be judged: timestamp out of range")
+
+
 def test_who_does_not_lead_tells_nothing() -> None:
     a_dead_job()
     scheduler = Leading()
@@ -104,7 +130,9 @@ def test_a_channel_that_fails_loses_nothing_and_stops_no_other(caplog: pytest.Lo
     assert not Notice.objects.exists()
 
 
-def test_a_channel_that_hangs_is_left_behind_and_not_used_again_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_channel_that_hangs_is_left_behind_and_not_used_again_until_it_ends(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(telling, "SEND_SECONDS", 0.05)
     free, calls = threading.Event(), []
 
@@ -119,7 +147,9 @@ def test_a_channel_that_hangs_is_left_behind_and_not_used_again_until_it_ends(mo
     assert kept.told == [("opened", "tests.tasks.once")]
     Notice.objects.update(due_at=Now())
     teller._turn_once()
+    teller._turn_once()
     assert len(calls) == 1
+    assert caplog.text.count("the channel hanging hangs") == 1, "it is said now and then"
     free.set()
     wait_for(lambda: not teller._sending["hanging"].is_alive(), what="the end of the message")
     teller._turn_once()
@@ -206,7 +236,7 @@ def test_two_schedulers_tell_of_an_alert_once_also_when_the_leader_is_killed(
     a_schedule(Every(hours=1))
     a_dead_job()
     first, second = (start_worker(command="runscheduler", ready=False, settings=settings_for(server)) for _ in range(2))
-    wait_for(lambda: ("opened", "dead_letters") in told(server), what="the alert")
+    wait_for(lambda: ("opened", "dead_letters") in told(server), timeout=60, what="the alert")
     leader = Leader.objects.get()
     leading, standby = (first, second) if leader.pid == first.pid else (second, first)
     leading.kill()

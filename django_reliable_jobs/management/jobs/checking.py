@@ -5,7 +5,7 @@ The exit code is what Nagios and its like expect: 0 all is well, 1 a warning, 2 
 
 from __future__ import annotations
 
-from django.db import OperationalError, ProgrammingError
+from django.db import DataError, OperationalError, ProgrammingError
 
 from django_reliable_jobs.engine import findings
 from django_reliable_jobs.engine.alerts import Finding
@@ -31,6 +31,8 @@ def check(using: str, options: Options) -> Report:
         return _unanswered(
             UNKNOWN, "unknown", f"Run manage.py migrate: the database {using!r} is not ready ({missing})."
         )
+    except DataError as error:
+        return _unanswered(UNKNOWN, "unknown", f"A row can't be judged: {str(error).strip()}")
     if not found:
         return Report({"status": "ok", "problems": []}, ["Nothing needs attention."])
     is_critical = not findings.is_healthy(found)
