@@ -13,7 +13,7 @@ from django.test import Client
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # no longer: while it is open, an event loop runs in the thread of the tests
 def chromium() -> Iterator[Any]:
     """A browser; tests that need it are skipped where there is none."""
     playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
