@@ -10,6 +10,8 @@ from django.db import connection
 
 from django_reliable_jobs import batches
 from django_reliable_jobs.context import StopFlag
+from django_reliable_jobs.engine.progress import standing_of
+from django_reliable_jobs.engine.revival import revive
 from django_reliable_jobs.engine.transaction import around, open_blocks
 from django_reliable_jobs.exceptions import LeaseLost, Stopping
 from django_reliable_jobs.models import Job, Progress
@@ -123,6 +125,21 @@ class TestEnds:
         assert end(first, RETRY)
         Job.objects.filter(pk=first.id).update(run=2)
         assert len(gone_through(context_of(claim_one_as(2)), Item.objects.all(), size=5)) == 2
+
+    def test_a_run_from_the_start_does_all_again_and_has_nothing_of_the_one_before(self) -> None:
+        some_items(10)
+        job = batch_tasks.skip_odd.enqueue(size=5)
+        run_jobs()
+        Item.objects.filter(place__gt=4).delete()
+        assert revive("default", [job.pk], from_start=True).revived == [job.pk]
+        job.refresh_from_db()
+        empty = standing_of("default", job)
+        assert (empty.progress, empty.loops, empty.checkpoint) == (None, [], None)
+        [ended] = run_jobs()
+        assert (ended.run, ended.result) == (2, {"done": 4, "skipped": 2})
+        [loop] = standing_of("default", ended).loops
+        assert (loop.done, loop.skipped, len(loop.faults)) == (4, 2, 2)
+        assert touched() == [0, 2, 0, 2]
 
 
 class TestProgress:
