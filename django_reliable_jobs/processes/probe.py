@@ -6,10 +6,12 @@ anew would help nobody. What is wrong with the fleet, `jobs check` and the healt
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import Any
 
 ASKER_SECONDS = 5.0  # for a client to send its request
@@ -47,7 +49,16 @@ class Probe:
 
 
 class _Server(ThreadingHTTPServer):
+    """Listens at every address of the host, of IPv4 and of IPv6: a pod may have but one of them."""
+
     daemon_threads = True
+    address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+
+    def server_bind(self) -> None:
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        TCPServer.server_bind(self)  # HTTPServer's asks a name server for a name that nobody needs
+        self.server_name, self.server_port = "", self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """An asker that hangs up is nobody's fault."""

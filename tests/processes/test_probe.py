@@ -14,6 +14,7 @@ from django_reliable_jobs.models import Schedule
 from django_reliable_jobs.processes.probe import Probe, complaints_of
 from tests import tasks
 from tests.actors import wait_for
+from tests.edges.jobs_command import jobs
 from tests.models import Effect
 from tests.workers import WorkerProcess
 
@@ -66,6 +67,17 @@ class TestProbe:
 
     def test_a_thread_that_has_not_begun_may_wait(self) -> None:
         assert complaints_of([("heartbeat", None, time.monotonic() - 1000, 10)]) == []
+
+    @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+    def test_it_answers_at_addresses_of_both_kinds(self, host: str) -> None:
+        if host == "::1" and not socket.has_dualstack_ipv6():
+            pytest.skip("this machine has no IPv6")
+        probe = Probe(0, list)
+        probe.start()
+        try:
+            assert jobs("ping", "--port", probe.port, "--host", host) == "alive\n"
+        finally:
+            probe.stop()
 
     def test_an_asker_that_says_nothing_holds_up_no_other(self) -> None:
         probe = Probe(0, list)
