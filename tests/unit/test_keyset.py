@@ -233,3 +233,5 @@ def test_few_rows_are_counted_and_very_many_estimated(monkeypatch: pytest.Monkey
     with CaptureQueriesContext(connection) as queries:
         assert rows.count() == pytest.approx(90, abs=15)
     assert [query["sql"].split()[0] for query in queries] == ["EXPLAIN"]
+    monkeypatch.setattr(keyset, "MOST", 7)
+    assert rows.count() == 7, "what is too large for its column would keep the progress of all jobs from being written"
