@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from django_reliable_jobs.engine.claim import CLAIM, Arm, ClaimedJob, claim_parameters
 from django_reliable_jobs.engine.endings_of_jobs import Ended, ended
 from django_reliable_jobs.engine.lifecycle import SUCCEED, Ending, succeed_parameters
-from django_reliable_jobs.engine.transaction import cursor_inside, engine_cursor, short_transaction
+from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.models import Job
 
 # The finished rows are RUNNING, the claimed ones READY: the two halves never meet.
@@ -46,7 +46,7 @@ def exchange(
     batches = {each.job_id: each.batch_id for each in successes if each.batch_id is not None}
     # One statement is a transaction; the end of a batch takes more of them.
     with short_transaction(using) if batches else nullcontext():
-        with cursor_inside(using) if batches else engine_cursor(using) as cursor:
+        with engine_cursor(using) as cursor:
             about_to_wait()
             cursor.execute(EXCHANGE, parameters)
             rows = cursor.fetchall()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Event
 from typing import Any
 from weakref import WeakSet
 
@@ -30,8 +31,9 @@ LIMIT_IDLE = """set_config('idle_in_transaction_session_timeout', ceil(1000 * le
     %(lease)s::float8)))::text,
     true)"""
 
-_asked: WeakSet[psycopg.Connection] = WeakSet()  # what `own` was called for
-_private: WeakSet[psycopg.Connection] = WeakSet()  # of these, whose session nobody else has
+_asked: WeakSet[psycopg.Connection] = WeakSet()  # what lies behind these was looked at
+_direct: WeakSet[psycopg.Connection] = WeakSet()  # of these: no pooler, and READ COMMITTED by default
+_keeps_sessions = Event()  # this process runs many statements on each of its connections
 
 READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
@@ -80,42 +82,48 @@ def engine_cursor(using: str) -> Iterator[CursorWrapper]:
     """Open a cursor each of whose statements is a READ COMMITTED transaction of its own, or a part of the caller's."""
     connection = connections[using]
     require(connection)
-    with connection.cursor() as cursor:
-        if _is_in_transaction(connection):
-            yield cursor
-        elif connection.connection in _private:
-            with CursorWrapper(_Preparing(connection.connection), connection) as preparing:
-                yield preparing
-        else:
-            yield _OneByOne(cursor, connection)
+    connection.ensure_connection()
+    session = connection.connection
+    if _keeps_sessions.is_set() and session not in _asked:
+        _ask(session)
+    if session in _direct:
+        with CursorWrapper(_Preparing(session), connection) as preparing:
+            yield preparing
+    else:
+        with connection.cursor() as cursor:
+            yield cursor if _is_in_transaction(connection) else _OneByOne(cursor, connection)
 
 
-@contextmanager
-def cursor_inside(using: str) -> Iterator[CursorWrapper]:
-    """Open a cursor for a statement of the hot path inside a transaction: prepared where `engine_cursor` prepares."""
-    connection = connections[using]
-    is_private = connection.connection in _private
-    with CursorWrapper(_Preparing(connection.connection), connection) if is_private else connection.cursor() as cursor:
-        yield cursor
+def keep_sessions() -> None:
+    """Let `engine_cursor` prepare what it executes, where no transaction pooler hands the session on.
+
+    For a process that executes the same statements again and again on the same connections: to plan them takes longer
+    than to run them.
+    """
+    _keeps_sessions.set()
 
 
 def own(using: str) -> None:
     """Take this thread's connection for the engine alone; to be called again when it may have been made anew.
 
-    Where no transaction pooler hands the session on, it is READ COMMITTED by default, and `engine_cursor` prepares
-    what it executes: to plan the statements of the hot path takes longer than to run them. Else nothing changes.
+    Where no transaction pooler hands the session on, it is READ COMMITTED by default. Else nothing changes.
     """
     connection = connections[using]
     connection.ensure_connection()
     session = connection.connection
-    if session in _asked:
-        return
-    _asked.add(session)
-    if not is_pooled(using):
+    if session not in _asked and not is_pooled(using):
         with connection.cursor() as cursor:
             cursor.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        session.prepare_threshold = 0
-        _private.add(session)
+        _direct.add(session)
+    _asked.add(session)
+
+
+def _ask(session: psycopg.Connection) -> None:
+    _asked.add(session)
+    with psycopg.ClientCursor(session) as cursor:
+        row = cursor.execute("SELECT pg_backend_pid(), current_setting('default_transaction_isolation')").fetchone()
+    if row == (session.info.backend_pid, "read committed"):
+        _direct.add(session)
 
 
 def is_pooled(using: str) -> bool:
@@ -130,10 +138,15 @@ def is_pooled(using: str) -> bool:
 
 
 class _Preparing(psycopg.Cursor[Any]):
-    """Prepares each statement at its first execution."""
+    """Prepares each statement at its first execution, whatever else is done on the connection."""
 
     def execute(self, query: Any, params: Any = None, **_: Any) -> Any:
-        return super().execute(query, params, prepare=True)
+        before = self.connection.prepare_threshold
+        self.connection.prepare_threshold = 0
+        try:
+            return super().execute(query, params, prepare=True)
+        finally:
+            self.connection.prepare_threshold = before
 
 
 def _is_in_transaction(connection: BaseDatabaseWrapper) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -94,6 +95,40 @@ def test_a_connection_of_its_own_is_read_committed_and_prepares_what_it_executes
     connection.close()
     with connection.cursor() as cursor:
         assert level_in(cursor) == level, "another connection is as it was"
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions are kept, as in a worker."""
+    kept = Event()
+    kept.set()
+    monkeypatch.setattr("django_reliable_jobs.engine.transaction._keeps_sessions", kept)
+
+
+def prepared() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_prepared_statements")
+        return int(cursor.fetchone()[0])
+
+
+def test_a_process_that_keeps_its_sessions_prepares_in_a_transaction_of_the_project_too(kept: None) -> None:
+    connection.close()
+    before = connection.settings_dict["OPTIONS"].get("prepare_threshold")
+    with engine_cursor("default") as cursor:
+        cursor.execute("SELECT %(given)s::int", {"given": 1})
+    with transaction.atomic(), engine_cursor("default") as cursor:
+        cursor.execute("SELECT %(given)s::bigint", {"given": 2})
+        assert cursor.fetchall() == [(2,)]
+    assert prepared() == 2
+    assert connection.connection.prepare_threshold == before, "what the project executes is not prepared"
+
+
+def test_a_session_of_another_level_is_kept_without_preparing(kept: None, level: str) -> None:
+    with engine_cursor("default") as cursor:
+        assert level_in(cursor) == "read committed"
+    with connection.cursor() as cursor:
+        assert level_in(cursor) == level
+    assert prepared() == 0
 
 
 def test_behind_a_pooler_a_connection_stays_as_it_is(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
