@@ -59,7 +59,11 @@ class WorkerProcess:
             process_group=0,
         )
         if ready:
-            wait_for(lambda: self.row or self.has_ended, what="the worker to register")
+            try:
+                wait_for(lambda: self.row or self.has_ended, timeout=60, what="the worker to register")
+            except BaseException:
+                self.kill()  # nobody else knows of it: it would take the jobs of the tests that follow
+                raise
 
     @property
     def pid(self) -> int:
