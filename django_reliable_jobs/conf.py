@@ -52,6 +52,7 @@ class Settings:
     COUNTER_RETENTION: timedelta | None = timedelta(days=30)  # of the counts of minutes; None: kept
     ALLOW_PRIVATE_ADDRESSES: bool = False  # webhooks and pings to addresses that are not public
     HEALTH_TOKEN: str | None = None  # what a monitor shows to the health view; None: the view is closed
+    PREPARE: str = "auto"  # auto: where no transaction pooler is in the way | off
     LISTEN: str = "auto"  # auto | off | a DSN that reaches PostgreSQL without a transaction pooler
     TASK_MODULES: tuple[str, ...] = ()  # beside the `tasks` module of each installed app
 
@@ -193,6 +194,7 @@ _RULES: list[tuple[str, Callable[[Any], bool], str]] = [
     ("MAX_ARGUMENT_BYTES", _is_count, "a whole number of bytes, at least 1"),
     ("MAX_RESULT_BYTES", _is_count, "a whole number of bytes, at least 1"),
     ("MAX_ERROR_CHARACTERS", lambda v: _is_count(v) and v >= 200, "a whole number, at least 200"),
+    ("PREPARE", lambda v: v in ("auto", "off"), "'auto' or 'off'"),
     ("LISTEN", lambda v: isinstance(v, str) and v != "", "'auto', 'off' or a DSN"),
     (
         "TASK_MODULES",

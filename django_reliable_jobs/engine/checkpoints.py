@@ -82,9 +82,7 @@ class AttemptPort:
 
     def batches(self, context: JobContext, source: Any, **options: Any) -> batches.Batches[Any]:
         """Return the batches of a source. See `JobContext.batches`."""
-        refuse_on_event_loop(
-            "context.batches()", "`await sync_to_async(…)` of a plain function with the whole loop"
-        )
+        refuse_on_event_loop("context.batches()", "`await sync_to_async(…)` of a plain function with the whole loop")
         result = batches.over(context, source, transaction=self._batch_transaction, **options)
         if result.name in self._names_of_batches:
             raise InvalidBatches(f"{self._task}: a second loop goes by the name {result.name!r}: give it another name=")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from threading import Event
+from threading import local
 from typing import Any
 from weakref import WeakSet
 
@@ -33,7 +33,7 @@ LIMIT_IDLE = """set_config('idle_in_transaction_session_timeout', ceil(1000 * le
 
 _asked: WeakSet[psycopg.Connection] = WeakSet()  # what lies behind these was looked at
 _direct: WeakSet[psycopg.Connection] = WeakSet()  # of these: no pooler, and READ COMMITTED by default
-_keeps_sessions = Event()  # this process runs many statements on each of its connections
+_thread = local()  # .keeps_sessions: it runs many statements on each of its connections
 
 READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
@@ -84,7 +84,7 @@ def engine_cursor(using: str) -> Iterator[CursorWrapper]:
     require(connection)
     connection.ensure_connection()
     session = connection.connection
-    if _keeps_sessions.is_set() and session not in _asked:
+    if session not in _asked and getattr(_thread, "keeps_sessions", False):
         _ask(session)
     if session in _direct:
         with CursorWrapper(_Preparing(session), connection) as preparing:
@@ -95,23 +95,24 @@ def engine_cursor(using: str) -> Iterator[CursorWrapper]:
 
 
 def keep_sessions() -> None:
-    """Let `engine_cursor` prepare what it executes, where no transaction pooler hands the session on.
+    """Let `engine_cursor` prepare what this thread executes, where no transaction pooler hands the session on.
 
-    For a process that executes the same statements again and again on the same connections: to plan them takes longer
+    For a thread that executes the same statements again and again on the same connections: to plan them takes longer
     than to run them.
     """
-    _keeps_sessions.set()
+    _thread.keeps_sessions = settings.PREPARE == "auto"
 
 
 def own(using: str) -> None:
     """Take this thread's connection for the engine alone; to be called again when it may have been made anew.
 
-    Where no transaction pooler hands the session on, it is READ COMMITTED by default. Else nothing changes.
+    Where no transaction pooler hands the session on, it is READ COMMITTED by default, and what is executed is prepared.
+    Else, or with PREPARE off, nothing changes.
     """
     connection = connections[using]
     connection.ensure_connection()
     session = connection.connection
-    if session not in _asked and not is_pooled(using):
+    if session not in _asked and settings.PREPARE == "auto" and not is_pooled(using):
         with connection.cursor() as cursor:
             cursor.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")
         _direct.add(session)

@@ -16,7 +16,7 @@ from django.db import InterfaceError, InternalError, OperationalError
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import counters, heartbeat, limits
 from django_reliable_jobs.engine.claim import ClaimedJob
-from django_reliable_jobs.engine.transaction import keep_sessions, own
+from django_reliable_jobs.engine.transaction import own
 from django_reliable_jobs.engine.wakeup import ANY_QUEUE
 from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.deadlines import Deadlines
@@ -158,7 +158,6 @@ class Worker:
     def run(self) -> int:
         """Work until asked to stop, or in a burst until nothing is left to do; return the exit code."""
         connections.watch_queries()
-        keep_sessions()
         gc.freeze()  # what was imported stays: no collection needs to look at it again
         self._thread = threading.get_ident()
         self.vitals.turned()

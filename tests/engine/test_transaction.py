@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Event
+from threading import local
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from django.db import connection, connections, transaction
 
 from django_reliable_jobs import engine
 from django_reliable_jobs.engine import atomic, heartbeat, limits, maintenance, queues
-from django_reliable_jobs.engine.transaction import engine_cursor, own, short_transaction
+from django_reliable_jobs.engine.transaction import engine_cursor, keep_sessions, own, short_transaction
 from django_reliable_jobs.models import Job, Limit, Queue, Worker
 from tests import tasks
 from tests.actors import Actor, on_stage, wait_for, wait_until_blocked
@@ -100,9 +100,8 @@ def test_a_connection_of_its_own_is_read_committed_and_prepares_what_it_executes
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions are kept, as in a worker."""
-    kept = Event()
-    kept.set()
-    monkeypatch.setattr("django_reliable_jobs.engine.transaction._keeps_sessions", kept)
+    monkeypatch.setattr("django_reliable_jobs.engine.transaction._thread", local())
+    keep_sessions()
 
 
 def prepared() -> int:
@@ -128,6 +127,17 @@ def test_a_session_of_another_level_is_kept_without_preparing(kept: None, level:
         assert level_in(cursor) == "read committed"
     with connection.cursor() as cursor:
         assert level_in(cursor) == level
+    assert prepared() == 0
+
+
+def test_nothing_is_prepared_where_the_settings_say_so(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    settings.RELIABLE_JOBS = {**settings.RELIABLE_JOBS, "PREPARE": "off"}
+    monkeypatch.setattr("django_reliable_jobs.engine.transaction._thread", local())
+    connection.close()
+    keep_sessions()
+    own("default")
+    with engine_cursor("default") as cursor:
+        cursor.execute("SELECT %(given)s::int", {"given": 1})
     assert prepared() == 0
 
 

@@ -27,6 +27,7 @@ from tests.workers import WorkerProcess
 StartWorker = Callable[..., WorkerProcess]
 
 QUICK = {"POLL_SECONDS": 0.2}
+PLAIN = {**QUICK, "PREPARE": "off"}  # each message carries its SQL
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def statement(text: bytes) -> Callable[[bytes], bool]:
     return lambda message: text in message
 
 
-SUCCESS_HERE = b"SET status = 'SUCCEEDED', result = '\"atomic\"'"
+SUCCESS_HERE = b"SET status = 'SUCCEEDED', result = "  # a value, or in a prepared statement its number
 EXCHANGE = b"succeeded AS ("
 END = b"INSERT INTO django_reliable_jobs_attempt"
 
@@ -67,12 +68,21 @@ def wait_for_cut(cut: Cut) -> None:
     assert cut.happened.wait(20), "the message that was to be cut did not come"
 
 
-@pytest.mark.parametrize("moment", ["after the commit", "before the commit", "after the last statement"])
+@pytest.mark.parametrize(
+    ("moment", "prepare"),
+    [
+        ("after the commit", "auto"),
+        ("after the commit", "off"),
+        ("before the commit", "auto"),
+        ("before the commit", "off"),
+        ("after the last statement", "off"),
+    ],
+)
 def test_an_atomic_job_whose_connection_is_cut_is_done_once(
-    start_worker: StartWorker, proxy: Proxy, tmp_path: Path, moment: str
+    start_worker: StartWorker, proxy: Proxy, tmp_path: Path, moment: str, prepare: str
 ) -> None:
     job = interrupted_tasks.atomic_after_gate.enqueue(str(tmp_path))
-    worker = start_worker(settings=QUICK, environment=proxy.environment)
+    worker = start_worker(settings={**QUICK, "PREPARE": prepare}, environment=proxy.environment)
     wait_at_gate(tmp_path)
     match moment:
         case "after the commit":
@@ -95,7 +105,7 @@ def test_an_end_whose_answer_is_cut_is_recorded_once(
     start_worker: StartWorker, proxy: Proxy, tmp_path: Path, ending: str, reached: bool
 ) -> None:
     job = interrupted_tasks.after_gate.enqueue(str(tmp_path), "gate", ending)
-    start_worker(settings=QUICK, environment=proxy.environment)
+    start_worker(settings=PLAIN, environment=proxy.environment)
     wait_at_gate(tmp_path)
     is_meant = statement(EXCHANGE) if ending == "success" else CommitOf(END)
     cut = proxy.cut_after(is_meant) if reached else proxy.cut_before(is_meant)
@@ -115,7 +125,7 @@ def test_an_end_whose_answer_is_cut_is_recorded_once(
 def test_a_claim_whose_answer_is_cut_is_run_once_by_the_worker_that_claimed(
     start_worker: StartWorker, proxy: Proxy
 ) -> None:
-    start_worker(settings=QUICK, environment=proxy.environment)
+    start_worker(settings=PLAIN, environment=proxy.environment)
     wait_for(lambda: Worker.objects.filter(is_idle=True).exists(), what="the worker to be idle")
     cut = proxy.cut_after(statement(EXCHANGE))
     jobs = tasks.effect.enqueue_many([{"name": str(number)} for number in range(5)])
