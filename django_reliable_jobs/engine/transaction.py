@@ -85,7 +85,7 @@ def engine_cursor(using: str) -> Iterator[CursorWrapper]:
     connection.ensure_connection()
     session = connection.connection
     if session not in _asked and getattr(_thread, "keeps_sessions", False):
-        _ask(session)
+        _ask(connection)
     if session in _direct:
         with CursorWrapper(_Preparing(session), connection) as preparing:
             yield preparing
@@ -119,10 +119,12 @@ def own(using: str) -> None:
     _asked.add(session)
 
 
-def _ask(session: psycopg.Connection) -> None:
+def _ask(connection: BaseDatabaseWrapper) -> None:
+    session = connection.connection
     _asked.add(session)
-    with psycopg.ClientCursor(session) as cursor:
-        row = cursor.execute("SELECT pg_backend_pid(), current_setting('default_transaction_isolation')").fetchone()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid(), current_setting('default_transaction_isolation')")
+        row = cursor.fetchone()
     if row == (session.info.backend_pid, "read committed"):
         _direct.add(session)
 

@@ -8,7 +8,7 @@ from threading import local
 from typing import Any
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import OperationalError, connection, connections, transaction
 
 from django_reliable_jobs import engine
 from django_reliable_jobs.engine import atomic, heartbeat, limits, maintenance, queues
@@ -128,6 +128,22 @@ def test_a_session_of_another_level_is_kept_without_preparing(kept: None, level:
     with connection.cursor() as cursor:
         assert level_in(cursor) == level
     assert prepared() == 0
+
+
+def test_a_connection_that_breaks_while_it_is_looked_at_is_told_as_django_tells_it(kept: None) -> None:
+    connection.close()
+    connection.connect()
+    pid = connection.connection.info.backend_pid
+    with on_stage("other") as [other]:
+        other.does(terminate, pid)
+    with pytest.raises(OperationalError), engine_cursor("default") as cursor:
+        cursor.execute("SELECT 1")
+    connection.close()
+
+
+def terminate(pid: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s, 10000)", [pid])
 
 
 def test_nothing_is_prepared_where_the_settings_say_so(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
