@@ -161,8 +161,7 @@ class Worker:
         gc.freeze()  # what was imported stays: no collection needs to look at it again
         self._thread = threading.get_ident()
         self.vitals.turned()
-        self._until_reached(self._register)
-        if self.stops_asked:
+        if not self._until_reached(self._register):
             logger.warning("worker %s was stopped before it reached the database", self.identity)
             return 1
         logger.info("worker %s serves %s with %s threads", self.identity, self.queues, self.threads)
@@ -279,14 +278,16 @@ class Worker:
             threads=self.threads,
         )
 
-    def _until_reached(self, action: Callable[[], None]) -> None:
+    def _until_reached(self, action: Callable[[], None]) -> bool:
         failures = 0
         while not self.stops_asked:
             try:
-                return action()
+                action()
+                return True
             except (OperationalError, InternalError, InterfaceError) as error:  # InternalError: it is read-only
                 failures += 1
                 self.lost_connection(error, failures)
+        return False
 
     def stop_parts(self) -> None:
         """End the threads that keep house, but the heartbeat; the pool ends after the jobs that it runs."""

@@ -9,8 +9,12 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from django_reliable_jobs.engine import lifecycle
 from django_reliable_jobs.models import CancelRequest, Job, Worker
+from django_reliable_jobs.processes import worker as worker_process
+from django_reliable_jobs.processes.queues import QueueOrder
 from tests import interrupted_tasks, tasks
 from tests.actors import wait_for
 from tests.gates import open_gate, wait_at_gate
@@ -157,3 +161,17 @@ def test_a_cancelled_job_of_a_killed_worker_is_not_run_again(start_worker: Start
     job.refresh_from_db()
     assert (job.status, job.reason, job.attempts.get().outcome) == ("CANCELLED", "not needed", "lost")
     assert Effect.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_that_is_asked_to_stop_as_it_registers_signs_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = worker_process.Worker(using="default", queues=QueueOrder(), threads=1)
+    register = worker._register
+
+    def register_and_stop() -> None:
+        register()
+        worker.request_stop()
+
+    monkeypatch.setattr(worker, "_register", register_and_stop)
+    assert worker.run() == 0
+    assert not Worker.objects.exists()
