@@ -326,9 +326,7 @@ class TestPlace:
         refused("max_attempts is a whole number", lambda: step("a", leaves, "a", max_attempts=tries))
 
     def test_undo_is_a_function_that_can_be_found_again(self) -> None:
-        refused(
-            "must find both functions by their names", lambda: step("a", leaves, "a", undo=lambda result, name: 0)
-        )
+        refused("must find both functions by their names", lambda: step("a", leaves, "a", undo=lambda result, name: 0))
 
     def test_arguments_of_a_step_with_undo_are_json(self) -> None:
         refused("the arguments of a step with undo", lambda: step("a", leaves, "a", {1}, undo=leaves))
