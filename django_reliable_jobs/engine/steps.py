@@ -32,6 +32,7 @@ SELECT {_STORED} FROM django_reliable_jobs_checkpoint
  WHERE job_id = %(job_id)s AND run = %(run)s AND kind <> 'checkpoint' ORDER BY id
 """
 
+# What is done stays done: a timeout that comes after the COMMIT, while its hooks run, is too late.
 RECORD = f"""
 WITH {MINE}
 INSERT INTO django_reliable_jobs_checkpoint AS saved
@@ -41,7 +42,11 @@ SELECT mine.id, mine.run, %(name)s, %(kind)s, %(state)s, %(value)s::jsonb, %(fun
        %(is_atomic)s, %(tries)s, %(error)s, %(token)s, {_NOW} - make_interval(secs => %(took)s), {_NOW}
   FROM mine
     ON CONFLICT (job_id, run, name, kind)
-    DO UPDATE SET state = excluded.state, value = excluded.value, tries = excluded.tries, error = excluded.error,
+    DO UPDATE SET
+       state = CASE WHEN saved.state = 'done' THEN saved.state ELSE excluded.state END,
+       value = CASE WHEN saved.state = 'done' THEN saved.value ELSE excluded.value END,
+       tries = CASE WHEN saved.state = 'done' THEN saved.tries ELSE excluded.tries END,
+       error = CASE WHEN saved.state = 'done' THEN saved.error ELSE excluded.error END,
        args = excluded.args, undo = excluded.undo, is_atomic = excluded.is_atomic, token = excluded.token,
        saved_at = excluded.saved_at
 RETURNING {LIMIT_IDLE}

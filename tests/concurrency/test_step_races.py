@@ -17,7 +17,7 @@ from django_reliable_jobs.exceptions import LeaseLost
 from django_reliable_jobs.models import Checkpoint
 from django_reliable_jobs.processes.execution import call_here, execute
 from django_reliable_jobs.step_port import StepRecord
-from tests import step_tasks
+from tests import step_tasks, tasks
 from tests.actors import on_stage
 from tests.claims import claim_one_as, let_lease_run_out, replace, row
 from tests.models import Effect
@@ -139,3 +139,12 @@ def test_an_atomic_step_whose_commit_was_not_answered_is_read_back() -> None:
 def terminate(pid: int) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
+
+
+def test_a_step_that_is_done_stays_done_though_its_timeout_comes_after_the_commit() -> None:
+    tasks.nothing.enqueue()
+    port = port_of(claim_one_as(1))
+    port.record(StepRecord("charge", "charge_card", "done", '"kept"', tries=1))
+    port.record(StepRecord("charge", "charge_card", "failed", tries=2, error="TimeoutError"))
+    saved = Checkpoint.objects.get()
+    assert (saved.state, saved.value, saved.tries, saved.error) == ("done", "kept", 1, None)
