@@ -9,23 +9,16 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import math
 import re
 from collections.abc import Callable, Collection, Iterator, KeysView, Mapping, Sequence
-from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
-from enum import Enum
-from pathlib import PurePath
 from typing import Any
-from uuid import UUID
-
-from django.utils.functional import Promise
 
 from django_reliable_jobs.exceptions import InvalidArguments, InvalidCheckpoint, InvalidResult
+from django_reliable_jobs.json_faults import MAX_DEPTH, fault, fault_in_text, find_fault
 
 MAX_EVENT_NAME = 245  # characters; a wait that is repeated is numbered behind the name
-MAX_DEPTH = 100  # levels of lists and dicts, far below what the stack of PostgreSQL or a thread holds
 
 # PostgreSQL's jsonb refuses U+0000 and a surrogate without its partner. ensure_ascii writes both as escapes, so that
 # one search of the text finds the suspects; only they are looked at closely.
@@ -116,7 +109,7 @@ def dump_result(value: Any, *, task: str, max_bytes: int) -> str:
     try:
         text = dump(value)
     except ValueError:
-        raise InvalidResult(f"{task} returned a value that can't be stored: {_find_fault(value, 'result')}") from None
+        raise InvalidResult(f"{task} returned a value that can't be stored: {find_fault(value, 'result')}") from None
     if len(text) > max_bytes:
         raise InvalidResult(
             f"{task} returned {len(text)} bytes as JSON, more than MAX_RESULT_BYTES ({max_bytes}). Store the data and"
@@ -136,7 +129,7 @@ def dump(value: Any) -> str:
         raise ValueError from error
     if is_right and text.count("[") + text.count("{") > MAX_DEPTH:
         is_right = not _is_deeper(value, MAX_DEPTH)
-    if not is_right or (_SUSPECT.search(text) and _fault(value, "", frozenset()) is not None):
+    if not is_right or (_SUSPECT.search(text) and fault(value, "", frozenset()) is not None):
         raise ValueError
     return text
 
@@ -148,12 +141,12 @@ def load(text: str) -> Any:
 
 def dump_checkpoint(name: str, value: Any, *, task: str, max_bytes: int) -> str:
     """Return a checkpoint's value as JSON text. Raises InvalidCheckpoint, which names what can't be stored."""
-    if not isinstance(name, str) or not 0 < len(name) <= 255 or _fault_in_text(name, "name"):
+    if not isinstance(name, str) or not 0 < len(name) <= 255 or fault_in_text(name, "name"):
         raise InvalidCheckpoint(f"{task}: the name of a checkpoint is text of 1 to 255 characters, not {name!r:.80}")
     try:
         text = dump(value)
     except ValueError:
-        raise InvalidCheckpoint(f"{task}: the checkpoint can't be stored: {_find_fault(value, name)}") from None
+        raise InvalidCheckpoint(f"{task}: the checkpoint can't be stored: {find_fault(value, name)}") from None
     if len(text) > max_bytes:
         raise InvalidCheckpoint(
             f"{task}: the checkpoint {name!r} takes {len(text)} bytes as JSON, more than MAX_RESULT_BYTES"
@@ -171,7 +164,7 @@ def dump_payload(name: str, value: Any, *, max_bytes: int) -> str:
     try:
         text = dump(value)
     except ValueError:
-        raise InvalidArguments(f"the event {name!r} can't be stored: {_find_fault(value, 'payload')}") from None
+        raise InvalidArguments(f"the event {name!r} can't be stored: {find_fault(value, 'payload')}") from None
     if len(text) > max_bytes:
         raise InvalidArguments(
             f"the payload of the event {name!r} takes {len(text)} bytes as JSON, more than MAX_RESULT_BYTES"
@@ -250,92 +243,12 @@ def _named(bound: inspect.BoundArguments) -> Iterator[tuple[str, Any]]:
 
 def _fault_in_arguments(bound: inspect.BoundArguments, sensitive: Collection[str]) -> str:
     for name, value in _named(bound):
-        if fault := _fault_in_text(name, f"the name {name!a}"):
-            return fault
+        if found := fault_in_text(name, f"the name {name!a}"):
+            return found
         try:
             dump(value)
         except ValueError:
             if name.partition("[")[0] in sensitive:
                 return f"{name}, whose value is not shown, is or contains what is not JSON ({type(value).__qualname__})"
-            return _find_fault(value, name)
+            return find_fault(value, name)
     return "the arguments are nested too deeply"
-
-
-def _find_fault(value: Any, path: str) -> str:
-    """Return a sentence about a value that `dump` refuses."""
-    return _fault(value, path, frozenset()) or (
-        f"{path} is of type {type(value).__qualname__}, which does not come back from JSON as it went in:"
-        " pass plain lists and dicts"
-    )
-
-
-def _fault(value: Any, path: str, above: frozenset[int]) -> str | None:
-    if isinstance(value, str):
-        return _fault_in_text(value, path)
-    if isinstance(value, dict | list):
-        return _fault_inside(value, path, above)
-    if value is None or isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        is_long = value.bit_length() > 14_000  # Python reads and writes no more than 4,300 digits
-        return f"{path} is a whole number of more than 4,000 digits: pass hex(value)" if is_long else None
-    if isinstance(value, float) and math.isfinite(value):
-        return None
-    return f"{path} is {_described(value)}"
-
-
-def _fault_inside(value: dict[Any, Any] | list[Any], path: str, above: frozenset[int]) -> str | None:
-    if id(value) in above:
-        return f"{path} contains itself"
-    if len(above) >= MAX_DEPTH:
-        name = path.partition("[")[0]
-        return f"{name} is nested more than {MAX_DEPTH} levels deep: store the data and pass its id"
-    above |= {id(value)}
-    for key in value if isinstance(value, dict) else ():
-        if not isinstance(key, str):
-            return f"{path} has the key {key!r}: JSON keys are text, pass str(key)"
-        if fault := _fault_in_text(key, f"the key {key!a} of {path}"):
-            return fault
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    faults = (_fault(each, f"{path}[{key!r}]", above) for key, each in items)
-    return next((fault for fault in faults if fault), None)
-
-
-def _fault_in_text(text: str, path: str) -> str | None:
-    if "\0" in text:
-        return f"{path} contains the character U+0000 (NUL), which PostgreSQL can't store: remove it"
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        return f"{path} contains a lone surrogate, which is not text: decode it properly, or drop it"
-    return None
-
-
-# Subclasses before their parents: a datetime is a date.
-_WAYS_OUT: list[tuple[type | tuple[type, ...], str, str]] = [
-    (datetime, "a datetime", "pass value.isoformat() and read it with datetime.fromisoformat() in the task"),
-    (date, "a date", "pass value.isoformat() and read it with date.fromisoformat() in the task"),
-    (time, "a time", "pass value.isoformat() and read it with time.fromisoformat() in the task"),
-    (timedelta, "a timedelta", "pass value.total_seconds() and rebuild it with timedelta(seconds=…) in the task"),
-    (UUID, "a UUID", "pass str(value) and rebuild it with UUID(…) in the task"),
-    (Decimal, "a Decimal", "pass str(value) and rebuild it with Decimal(…) in the task"),
-    (Enum, "an Enum member", "pass value.value"),
-    (float, "not a finite number", "JSON has no NaN and no infinity: pass None or a number"),
-    (tuple, "a tuple", "it would come back as a list: pass list(value)"),
-    ((bytes, bytearray, memoryview), "bytes", "pass text, for example base64.b64encode(value).decode()"),
-    ((set, frozenset), "a set", "pass sorted(value)"),
-    (PurePath, "a path", "pass str(value)"),
-]
-
-
-def _described(value: Any) -> str:
-    if isinstance(value, Promise):
-        return "a lazy text: pass str(value)"
-    for kind, name, way_out in _WAYS_OUT:
-        if isinstance(value, kind):
-            return f"{name} ({value!r:.80}): {way_out}"
-    if hasattr(value, "pk") and hasattr(value, "_meta"):
-        return f"a model instance ({value._meta.object_name}): pass its primary key and load it in the task"
-    if hasattr(value, "values_list"):
-        return "a QuerySet: pass list(value.values_list('pk', flat=True)) and load them in the task"
-    return (
-        f"of type {type(value).__qualname__}, which is not JSON: pass text, numbers, True, False, None, lists and dicts"
-    )

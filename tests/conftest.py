@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
+from django_reliable_jobs.engine.transaction import around, open_blocks
 from tests.workers import WorkerProcess
 
 
@@ -32,3 +33,11 @@ def jobs_database(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> It
     yield "jobs"
     connections["jobs"].close()
     del connections["jobs"]
+
+
+@pytest.fixture
+def around_the_job(db: None) -> Iterator[None]:
+    """Let the job's own transactions be told from that of the test."""
+    reset = around.set(open_blocks())
+    yield
+    around.reset(reset)

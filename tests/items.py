@@ -5,11 +5,14 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+from django_reliable_jobs import registry
 from django_reliable_jobs.context import JobContext, StopFlag
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.models import Checkpoint
+from django_reliable_jobs.processes import execution
+from django_reliable_jobs.progress import Progress
 from tests import tasks
-from tests.claims import claim_one_as, port_of
+from tests.claims import claim_one_as
 from tests.models import Item
 
 
@@ -28,20 +31,14 @@ def some_items(count: int, *, first: int = 1) -> list[Item]:
     )
 
 
+def touched() -> list[int]:
+    return list(Item.objects.order_by("pk").values_list("touched", flat=True))
+
+
 def context_of(job: ClaimedJob, flag: StopFlag | None = None) -> JobContext:
     """Return what the task of a claimed job would see."""
-    return JobContext(
-        id=job.id,
-        task_name=job.task,
-        attempt=job.attempt,
-        max_attempts=job.max_attempts,
-        claims=job.claims,
-        queue_name=job.queue_name,
-        run=job.run,
-        using="default",
-        _port=port_of(job),
-        _stop=flag or StopFlag(),
-    )
+    port = execution.port_of(registry.get(job.task), job, "default")
+    return execution.context_of(job, flag or StopFlag(), "default", port, Progress())
 
 
 def a_context(flag: StopFlag | None = None) -> JobContext:

@@ -210,10 +210,7 @@ class Worker:
             self._intake.look_now()
 
     def collect(self, timeout: float, enough: int = 1) -> bool:
-        """Take in what the pool and the other threads report; return whether anything came within `timeout`.
-
-        `enough`: how many jobs must have ended before the wait ends early.
-        """
+        """Take in what comes in `timeout` seconds, or until `enough` jobs have ended; return whether anything came."""
         completed = 0
         if timeout:
             self.pool.hand_out()

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from django_reliable_jobs import arguments, task
+from django_reliable_jobs import json_faults, task
 from django_reliable_jobs.engine import plain
 from django_reliable_jobs.exceptions import InvalidArguments
 from tests import tasks
@@ -70,10 +70,10 @@ def test_what_is_refused_alone_is_refused_among_many(levels: int) -> None:
     def nested(depth: int) -> Any:
         return [nested(depth - 1)] if depth else 1
 
-    fitting = {"a": nested(arguments.MAX_DEPTH - 1)}
+    fitting = {"a": nested(json_faults.MAX_DEPTH - 1)}
     assert given.enqueue_many([fitting] * 3)[2].kwargs == fitting
     with pytest.raises(InvalidArguments, match=r"calls\[1\]: .* nested"):
-        given.enqueue_many([{"a": 1}, {"a": nested(arguments.MAX_DEPTH - 1 + levels)}])
+        given.enqueue_many([{"a": 1}, {"a": nested(json_faults.MAX_DEPTH - 1 + levels)}])
     with pytest.raises(InvalidArguments, match=r"calls\[2\]: .* the arguments take \d+ bytes"):
         given.enqueue_many([{"a": 1}, {"a": 2}, {"a": "x" * 300_000}])
     with pytest.raises(InvalidArguments, match=r"calls\[1\]: .* did you mean 'b'"):

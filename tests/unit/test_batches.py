@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from asgiref.sync import async_to_sync
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import transaction
 from django.db.models import F
 
-from django_reliable_jobs.engine.transaction import around, open_blocks
 from django_reliable_jobs.exceptions import InvalidBatches, LeaseLost
 from django_reliable_jobs.models import Checkpoint
 from tests import batch_tasks, tasks
 from tests.claims import RETRY, claim_one_as, end, replace
-from tests.items import a_context, context_of, gone_through, some_items, state
+from tests.items import a_context, context_of, gone_through, some_items, state, touched
 from tests.models import Item
 from tests.recorded import run_jobs
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _around_the_job(db: None) -> Iterator[None]:
-    """Let the job's own transactions be told from that of the test."""
-    reset = around.set(open_blocks())
-    yield
-    around.reset(reset)
-
-
-def touched() -> list[int]:
-    return list(Item.objects.order_by("pk").values_list("touched", flat=True))
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("around_the_job")]
 
 
 class TestRows:

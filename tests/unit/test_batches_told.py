@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,29 +11,16 @@ from django_reliable_jobs import batches
 from django_reliable_jobs.context import StopFlag
 from django_reliable_jobs.engine.progress import standing_of
 from django_reliable_jobs.engine.revival import revive
-from django_reliable_jobs.engine.transaction import around, open_blocks
 from django_reliable_jobs.exceptions import LeaseLost, Stopping
 from django_reliable_jobs.models import Job, Progress
 from tests import batch_tasks, tasks
 from tests.batch_tasks import numbers
 from tests.claims import RETRY, claim_one_as, end
-from tests.items import a_context, context_of, gone_through, some_items, state
+from tests.items import a_context, context_of, gone_through, some_items, state, touched
 from tests.models import Effect, Item
 from tests.recorded import run_jobs
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _around_the_job(db: None) -> Iterator[None]:
-    """Let the job's own transactions be told from that of the test."""
-    reset = around.set(open_blocks())
-    yield
-    around.reset(reset)
-
-
-def touched() -> list[int]:
-    return list(Item.objects.order_by("pk").values_list("touched", flat=True))
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("around_the_job")]
 
 
 class TestSkipped:
