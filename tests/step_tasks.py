@@ -138,6 +138,27 @@ def gives_up_a_slow_step(seconds: float) -> str:
     return "was patient"
 
 
+@task()
+def keeps_a_step_with_a_slow_hook() -> str:
+    try:
+        return step("hooked", leaves_with_a_slow_hook, atomic=True, timeout=0.3, max_attempts=2, backoff=AT_ONCE)
+    except StepFailed:
+        return "gave up"
+
+
+def leaves_with_a_slow_hook() -> str:
+    leave_effect("hooked")
+    transaction.on_commit(look_slowly)
+    return "kept"
+
+
+def look_slowly() -> None:
+    # Longer than the step may take, and a query after that, which is a safe point.
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(0.8)")
+        cursor.execute("SELECT 1")
+
+
 def sleeps_in_the_database() -> None:
     leave_effect("slow")
     with connection.cursor() as cursor:
@@ -159,6 +180,16 @@ def make(name: str) -> str:
     """Make a thing."""
     leave_effect(f"make {name}")
     return f"<{name}>"
+
+
+def makes_half(name: str) -> None:
+    leave_effect(f"half of {name}")
+    raise ValueError("the other half is missing")
+
+
+def refuses(name: str) -> None:
+    leave_effect("refused")
+    raise Fail(f"{name} can't be made")
 
 
 def unmake(made: str, name: str) -> None:

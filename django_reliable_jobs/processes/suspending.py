@@ -7,9 +7,9 @@ import logging
 from django_reliable_jobs.context import JobContext
 from django_reliable_jobs.engine.lifecycle import Outcome
 from django_reliable_jobs.engine.steps import StepPort
-from django_reliable_jobs.exceptions import HistoryMismatch, StepFailed, Suspension
+from django_reliable_jobs.exceptions import Ending, HistoryMismatch, Interruption, StepFailed, Suspension
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.processes.errors import stored
+from django_reliable_jobs.processes.errors import one_line, stored
 
 logger = logging.getLogger("django_reliable_jobs")
 
@@ -37,6 +37,9 @@ def outcome_of(context: JobContext, port: StepPort, error: BaseException) -> Out
         return _put_off(stored(str(error), 1000), MISMATCH_SECONDS)
     if isinstance(error, Suspension):
         return _suspended(error)
+    if port.suspension is not None and not isinstance(error, Interruption | Ending):
+        logger.warning("job %s: an error on the way out of its wait is dropped: %s", port.job_id, one_line(error))
+        return _suspended(port.suspension)
     if context._stop.reason == "step":
         return _timed_out(port)
     return None

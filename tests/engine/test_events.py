@@ -10,7 +10,7 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from django_reliable_jobs import emit_event, sleep, step, wait_for_event
+from django_reliable_jobs import current_job, emit_event, sleep, step, wait_for_event
 from django_reliable_jobs.engine import claim, events, lifecycle, maintenance, revival, waits
 from django_reliable_jobs.exceptions import EventTimeout, InvalidArguments
 from django_reliable_jobs.models import Attempt, Checkpoint, Event, Job, Wait
@@ -232,6 +232,21 @@ class TestSuspension:
 
         job = run(flow)
         assert job.status == "WAITING"
+        emit_event("paid", 5)
+        run_jobs()
+        assert row(job).result == 5
+
+    def test_an_error_on_the_way_out_of_it_uses_no_attempt(self) -> None:
+        def flow() -> Any:
+            try:
+                return wait_for_event("paid")
+            finally:
+                if current_job().claims == 1:
+                    raise ValueError("cleaning up failed")
+
+        job = run(flow)
+        assert (job.status, job.attempt) == ("WAITING", 0)
+        assert not Attempt.objects.exists()
         emit_event("paid", 5)
         run_jobs()
         assert row(job).result == 5

@@ -88,3 +88,11 @@ def test_a_burst_wakes_who_waits_before_it_ends(start_worker: StartWorker) -> No
     emit_event("paid", 1)
     assert start_worker("--burst", ready=False).wait() == 0
     assert has_status(job, "SUCCEEDED")
+
+
+def test_a_timeout_that_comes_after_the_commit_of_an_atomic_step_is_too_late(start_worker: StartWorker) -> None:
+    job = step_tasks.keeps_a_step_with_a_slow_hook.enqueue()
+    start_worker()
+    assert job.wait(timeout=30) == "kept"
+    assert list(Effect.objects.values_list("name", flat=True)) == ["hooked"]
+    assert Checkpoint.objects.get().state == "done"
