@@ -67,11 +67,13 @@ class RetryPolicy:
 
         Raises what a backoff function of the project's raises, and TypeError or ValueError for what it must not return.
         """
-        if attempt >= max_attempts or isinstance(exception, self.give_up_on):
-            return None
-        if not isinstance(exception, self.retry_on):
+        if attempt >= max_attempts or self.is_final(exception):
             return None
         return as_seconds(self.backoff(attempt, exception))
+
+    def is_final(self, exception: BaseException) -> bool:
+        """Return whether a further try is known to end the same way."""
+        return isinstance(exception, self.give_up_on) or not isinstance(exception, self.retry_on)
 
     def why_not_again(self, exception: BaseException) -> str:
         """Return, in words to be put behind the error, why it is not tried again although attempts are left."""

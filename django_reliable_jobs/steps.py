@@ -59,7 +59,8 @@ def step(
       database commits together with its result: exactly once.
     - `timeout` (seconds or timedelta) ends a try that runs longer, as a failure.
     - `undo(result, *args)` runs if the job dies or is cancelled later. Both functions are found by their names then, in
-      the task's module or in one that it imports.
+      the task's module or in one that it imports. A step that was cut off, or was to be tried again, is called once
+      more then, so that what it did is known.
 
     A name that is used again, as in a loop, is numbered. Raises InvalidStep for what can't hold.
     """

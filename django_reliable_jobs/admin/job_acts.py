@@ -93,12 +93,13 @@ class Act:
     told: str  # the key of what was done, in TOLD
     is_loss: bool = False
     compensation: str | None = None  # only for what has come so far with its undo
+    not_compensation: str | None = None  # not for that
 
     def allows(self, job: Job) -> bool:
         """Return whether a job is in a state for it, as far as its row tells."""
         if self.compensation is not None and job.compensation != self.compensation:
             return False
-        return job.status in self.statuses and job.compensation != Job.Compensation.RUNNING
+        return job.status in self.statuses and job.compensation not in (Job.Compensation.RUNNING, self.not_compensation)
 
 
 def _retry(using: str, ids: Sequence[int], entered: dict[str, Any], by: str) -> Done:
@@ -161,6 +162,7 @@ ACTS = {
             "retry",
             (*_statuses(*Job.ENDED), Job.Status.SCHEDULED.value),
             *(RetryForm, _retry, "retried"),
+            not_compensation="failed",
         ),
         Act(
             "retry_from_start",

@@ -20,6 +20,7 @@ from django_reliable_jobs.engine.wakeup import notify_idle
 from django_reliable_jobs.models import Job
 
 _NOW = "coalesce(%(moment)s::timestamptz, clock_timestamp())"
+WITH_PARENT = "cancelled with the job that started it"
 _LIVE_AT_REST = "('SCHEDULED', 'READY', 'WAITING')"
 
 LOCK_AT_REST = f"""
@@ -50,8 +51,8 @@ RETURNING job.id, job.status, job.task, job.meta, job.batch_id,
 # Not only for RUNNING: a row that was locked a moment ago may be on its way there. Claims pass over what is asked to
 # cancel.
 ASK_TO_CANCEL = """
-INSERT INTO django_reliable_jobs_cancelrequest (job_id, reason)
-SELECT id, %(reason)s FROM django_reliable_jobs_job
+INSERT INTO django_reliable_jobs_cancelrequest (job_id, reason, with_children)
+SELECT id, %(reason)s, %(with_children)s FROM django_reliable_jobs_job
  WHERE id = ANY(%(ids)s::bigint[]) AND status IN ('SCHEDULED', 'READY', 'RUNNING', 'WAITING')
    AND compensation <> 'running'
     ON CONFLICT (job_id) DO NOTHING RETURNING job_id
@@ -59,7 +60,7 @@ SELECT id, %(reason)s FROM django_reliable_jobs_job
 
 # Open requests of jobs that are at rest again.
 ANSWERABLE = """
-SELECT asked.job_id FROM django_reliable_jobs_cancelrequest asked
+SELECT asked.job_id, asked.with_children FROM django_reliable_jobs_cancelrequest asked
   JOIN django_reliable_jobs_job job ON job.id = asked.job_id
  WHERE job.status <> 'RUNNING' ORDER BY asked.job_id LIMIT %(batch)s
 """
@@ -80,19 +81,36 @@ class Cancelled:
 
 def cancel(using: str, job_ids: Sequence[int], *, reason: str, children: bool = False) -> Cancelled:
     """Cancel jobs that have not ended: at once what waits, by a request what runs. A job that succeeds first is
-    SUCCEEDED. `children`: also the jobs that they started with `start_child`, and so on.
+    SUCCEEDED. `children`: also the jobs that they started with `start_child`, and so on; of what runs, also those that
+    it starts before it ends.
     """
-    if children:
-        young = families.live_children(using, job_ids)
-        done = cancel(using, young, reason=reason, children=True) if young else Cancelled([], [])
-        own = cancel(using, job_ids, reason=reason)
-        return Cancelled([*own.cancelled, *done.cancelled], [*own.asked, *done.asked])
     with short_transaction(using) as cursor:
-        statuses = cancel_at_rest(using, cursor, job_ids, reason=reason)
-        cursor.execute(ASK_TO_CANCEL, {"ids": sorted(set(job_ids) - set(statuses)), "reason": reason})
-        asked = [job_id for (job_id,) in cursor.fetchall()]
-    cancelled = _cancelled(statuses)
-    return Cancelled(cancelled, [*(set(statuses) - set(cancelled)), *asked])
+        return _cancel(using, cursor, job_ids, reason=reason, children=children)
+
+
+def cancel_children(using: str, cursor: CursorWrapper, parents: Sequence[int], *, reason: str) -> list[int]:
+    """Cancel, in the current transaction, the children of jobs that were cancelled with them; return what has ended."""
+    young = families.live_children(using, parents)
+    return _cancel(using, cursor, young, reason=reason, children=True).cancelled
+
+
+def _cancel(using: str, cursor: CursorWrapper, job_ids: Sequence[int], *, reason: str, children: bool) -> Cancelled:
+    # Parents first: one that is told of its children's end before its own would go on.
+    done = Cancelled([], [])
+    generation, seen = list(job_ids), set[int]()
+    while generation:
+        statuses = cancel_at_rest(using, cursor, generation, reason=reason)
+        left = sorted(set(generation) - set(statuses))
+        cursor.execute(ASK_TO_CANCEL, {"ids": left, "reason": reason, "with_children": children})
+        done.asked.extend(job_id for (job_id,) in cursor.fetchall())
+        cancelled = _cancelled(statuses)
+        done.cancelled.extend(cancelled)
+        done.asked.extend(set(statuses) - set(cancelled))
+        seen.update(generation)
+        generation = (
+            [each for each in families.live_children(using, generation) if each not in seen] if children else []
+        )
+    return done
 
 
 def _cancelled(statuses: Mapping[int, str]) -> list[int]:
@@ -125,11 +143,14 @@ def honour_requests(using: str, *, batch: int) -> Answered:
     """Cancel what was asked to cancel while it ran and is at rest again."""
     with engine_cursor(using) as cursor:
         cursor.execute(ANSWERABLE, {"batch": batch})
-        job_ids = [job_id for (job_id,) in cursor.fetchall()]
-    if not job_ids:
+        with_children = dict(cursor.fetchall())
+    if not with_children:
         return Answered(0, [])
+    job_ids = list(with_children)
     with short_transaction(using) as cursor:
         statuses = cancel_at_rest(using, cursor, job_ids, reason="")
+        parents = [job_id for job_id in statuses if with_children[job_id]]
+        children = cancel_children(using, cursor, parents, reason=WITH_PARENT) if parents else []
         cursor.execute(FORGET_ANSWERED, {"ids": job_ids})
         requests = int(cursor.rowcount)
-    return Answered(requests, _cancelled(statuses))
+    return Answered(requests, [*_cancelled(statuses), *children])

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.engine import arrays, endings_of_jobs, waits
-from django_reliable_jobs.engine.cancelling import Cancelled, cancel
+from django_reliable_jobs.engine.cancelling import WITH_PARENT, Cancelled, cancel, cancel_children
 from django_reliable_jobs.engine.endings_of_jobs import Ended
 from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.engine.undoing import HAS_TO_UNDO
@@ -90,6 +90,7 @@ END = f"""
 WITH judged AS (
     SELECT given.*, job.run, job.compensation AS was, {ASKED_REASON} AS asked_reason,
            asked.job_id IS NOT NULL AND given.status <> 'SUCCEEDED' AND job.compensation <> 'running' AS is_asked,
+           coalesce(asked.with_children, false) AS with_children,
            CASE WHEN given.compensation IS NOT NULL THEN coalesce(job.ends_as, given.status)
                 WHEN asked.job_id IS NOT NULL AND given.status <> 'SUCCEEDED' AND job.compensation <> 'running'
                 THEN 'CANCELLED' ELSE given.status END AS ends_as
@@ -123,7 +124,7 @@ WITH judged AS (
            result = given.result::jsonb
       FROM given WHERE job.id = given.id
     RETURNING job.id, job.status, job.attempt + given.gives_back AS number, job.claims, job.run, job.queue_name,
-              given.compensation
+              given.compensation, given.is_asked AND given.with_children AS with_children
 ), recorded AS (
     INSERT INTO django_reliable_jobs_attempt
            (job_id, number, claim, run, outcome, started_at, finished_at, worker, error_class, error_message, traceback)
@@ -138,7 +139,7 @@ WITH judged AS (
 ), answered AS (
     DELETE FROM django_reliable_jobs_cancelrequest WHERE job_id = ANY(%(ids)s::bigint[])
 )
-SELECT ended.id, ended.status, ended.compensation,
+SELECT ended.id, ended.status, ended.compensation, ended.with_children,
        CASE WHEN ended.status = 'READY' THEN {notify_idle("ended.queue_name")} END
   FROM ended
 """
@@ -175,10 +176,13 @@ def end(using: str, endings: Sequence[Ending], *, worker: str) -> set[int]:
             return set()
         cursor.execute(END, _end_parameters(mine, worker))
         rows = cursor.fetchall()
-        statuses = {job_id: status for job_id, status, _, _ in rows}
+        statuses = {row[0]: row[1] for row in rows}
         ended = [
-            Ended(job_id, status, *locked[job_id])._replace(compensation=came_to) for job_id, status, came_to, _ in rows
+            Ended(job_id, status, *locked[job_id])._replace(compensation=came_to)
+            for job_id, status, came_to, *_ in rows
         ]
+        if parents := [row[0] for row in rows if row[3]]:
+            cancel_children(using, cursor, parents, reason=WITH_PARENT)
         endings_of_jobs.ended(using, ended)
     if waiting := [job_id for job_id, status in statuses.items() if status == Job.Status.WAITING]:
         waits.wake_these(using, waiting)

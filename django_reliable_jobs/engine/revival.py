@@ -15,6 +15,7 @@ from django_reliable_jobs.engine.wakeup import notify_idle
 _NOW = "coalesce(%(moment)s::timestamptz, clock_timestamp())"
 
 # A job that has succeeded, or has undone what it did, has nothing left to go on with: it begins a new run in any case.
+# One that could not undo all that it did does so only if that is asked for: the new run knows nothing of it.
 _IS_NEW_RUN = "(%(from_start)s OR job.status = 'SUCCEEDED' OR job.compensation IN ('done', 'failed'))"
 
 REVIVE = f"""
@@ -22,6 +23,7 @@ WITH mine AS MATERIALIZED (
     SELECT id FROM django_reliable_jobs_job
      WHERE id = ANY(%(ids)s::bigint[]) AND status IN ('SUCCEEDED', 'DEAD', 'CANCELLED', 'SCHEDULED')
        AND NOT (compensation = 'running' AND %(from_start)s)
+       AND NOT (compensation = 'failed' AND NOT %(from_start)s)
      ORDER BY id FOR NO KEY UPDATE
 ), withdrawn AS (
     DELETE FROM django_reliable_jobs_cancelrequest WHERE job_id IN (SELECT id FROM mine)
@@ -45,6 +47,11 @@ UPDATE django_reliable_jobs_job job
 RETURNING job.id, {notify_idle("job.queue_name")}
 """
 
+
+NOT_UNDONE = """
+SELECT id FROM django_reliable_jobs_job
+ WHERE id = ANY(%(ids)s::bigint[]) AND compensation = 'failed' AND finished_at IS NOT NULL ORDER BY id
+"""
 
 # What stopped goes on where it stopped.
 RETRY_UNDO = f"""
@@ -71,11 +78,14 @@ class Revived:
 
     revived: list[int]
     has_live_duplicate: list[int]  # a live job holds its unique key
+    is_not_undone: list[int]  # it could not undo what it did: see `retry_undo`
 
 
 def revive(using: str, job_ids: Sequence[int], *, from_start: bool = False, spread: timedelta = timedelta()) -> Revived:
     """Make ended jobs READY again, with all their attempts; a retry that waits becomes due now. Others stay as they
     are. With `spread`, each is due at a moment of its own between now and then, so that they don't come all at once.
+
+    One whose undo has failed stays as it is, so that what it did is not forgotten, unless it is to begin `from_start`.
 
     They go on from their checkpoints; the last step, if it failed for good, or wait, if it was given up, is tried anew.
     `from_start`, and for those that have succeeded: a new run begins, in which no checkpoint, step or idempotency key
@@ -100,7 +110,8 @@ def revive(using: str, job_ids: Sequence[int], *, from_start: bool = False, spre
                     revived += [row[0] for row in cursor.fetchall()]
             except IntegrityError:
                 duplicates += group
-    return Revived(revived, duplicates)
+        cursor.execute(NOT_UNDONE, {"ids": [] if from_start else sorted(set(job_ids) - set(revived))})
+        return Revived(revived, duplicates, [job_id for (job_id,) in cursor.fetchall()])
 
 
 def retry_undo(using: str, job_ids: Sequence[int]) -> list[int]:

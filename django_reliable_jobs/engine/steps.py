@@ -14,6 +14,7 @@ from django_reliable_jobs import clock
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine.checkpoints import MINE, AttemptPort
 from django_reliable_jobs.engine.transaction import LIMIT_IDLE, around, engine_cursor, open_blocks, short_transaction
+from django_reliable_jobs.engine.undoing import MAY_BE_UNDONE
 from django_reliable_jobs.exceptions import InvalidStep, LeaseLost, Suspension
 from django_reliable_jobs.replay import Asked, Replay, Stored
 from django_reliable_jobs.retry import DEFAULT_POLICY, RetryPolicy
@@ -53,11 +54,10 @@ RETURNING {LIMIT_IDLE}
 """
 
 # Newest first.
-TO_UNDO = """
+TO_UNDO = f"""
 SELECT name, function, state, value::text, args::text, undo, is_atomic, coalesce(tries, 0), coalesce(undo_tries, 0)
-  FROM django_reliable_jobs_checkpoint
- WHERE job_id = %(job_id)s AND run = %(run)s AND kind = 'step' AND undo IS NOT NULL
-   AND state IN ('done', 'trying') AND undo_state IS DISTINCT FROM 'done'
+  FROM django_reliable_jobs_checkpoint saved
+ WHERE job_id = %(job_id)s AND run = %(run)s AND {MAY_BE_UNDONE}
  ORDER BY id DESC
 """
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-# {} is the SQL of a row with `id` and `run`. What began and is not known to have failed may have had its effect.
-HAS_TO_UNDO = """EXISTS (
+# Of a step's row, named saved. What began and has neither failed for good nor is done may have had its effect, and
+# nobody knows: its worker died in the middle, or the answer was lost. What was rolled back has left nothing.
+MAY_BE_UNDONE = """saved.kind = 'step' AND saved.undo IS NOT NULL AND saved.undo_state IS DISTINCT FROM 'done'
+       AND (saved.state = 'done' OR saved.state = 'trying' AND NOT saved.is_atomic)"""
+
+# {} is the SQL of a row with `id` and `run`.
+HAS_TO_UNDO = f"""EXISTS (
     SELECT 1 FROM django_reliable_jobs_checkpoint saved
-     WHERE saved.job_id = {0}.id AND saved.run = {0}.run AND saved.kind = 'step' AND saved.undo IS NOT NULL
-       AND saved.state IN ('done', 'trying') AND saved.undo_state IS DISTINCT FROM 'done')"""
+     WHERE saved.job_id = {{0}}.id AND saved.run = {{0}}.run AND {MAY_BE_UNDONE})"""

@@ -761,6 +761,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("reason", models.TextField(db_default="", verbose_name="reason")),
+                ("with_children", models.BooleanField(db_default=False, verbose_name="with its children")),
             ],
             options={
                 "verbose_name": "cancel request",

@@ -279,6 +279,7 @@ class CancelRequest(models.Model):
     job = models.OneToOneField(Job, models.CASCADE, primary_key=True, related_name="+", verbose_name=_("job"))
     requested_at = models.DateTimeField(_("requested"), db_default=Now())
     reason = models.TextField(_("reason"), db_default="")
+    with_children = models.BooleanField(_("with its children"), db_default=False)
 
     class Meta:
         verbose_name = _("cancel request")

@@ -16,7 +16,7 @@ from django_reliable_jobs.context import JobContext, entered
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.lifecycle import Outcome
 from django_reliable_jobs.engine.steps import StepPort, StepToUndo
-from django_reliable_jobs.exceptions import Interruption
+from django_reliable_jobs.exceptions import Cancel, Fail, Interruption, InvalidCheckpoint
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.processes.errors import one_line, stored
 from django_reliable_jobs.registry import Task
@@ -109,7 +109,10 @@ class Undoer:
         logger.info("job %s: the step %r is undone", self._job.id, step.name)
 
     def _find_out(self, step: StepToUndo, args: list[Any]) -> str | None:
-        """Call a step again that was cut off, so that what it did is known and can be undone; None: it did nothing."""
+        """Call a step again that was cut off, or put off, so that what it did is known; None: it did nothing.
+
+        An error leaves it unknown, unless it says that nothing was done.
+        """
         record = StepRecord(step.name, step.function, "done", args=step.args, undo=step.undo, tries=step.tries + 1)
         try:
             result = self._called(self._find(step.function), args)
@@ -118,13 +121,16 @@ class Undoer:
             )
         except Exception as error:
             self._context.raise_if_stopping()
-            if step.undo_tries + 1 < settings.MAX_ATTEMPTS:
+            if isinstance(error, InvalidCheckpoint) or not self._says_nothing_was_done(error):
                 raise
-            logger.warning("job %s: the step %r did nothing, as it fails: %s", self._job.id, step.name, one_line(error))
+            logger.info("job %s: the step %r did nothing: %s", self._job.id, step.name, one_line(error))
             self._port.record(record._replace(state="failed", error=stored(one_line(error), 1000)))
             return None
         self._port.record(record._replace(value=text))
         return text
+
+    def _says_nothing_was_done(self, error: Exception) -> bool:
+        return isinstance(error, Fail | Cancel) or self._task.retry_policy.is_final(error)
 
     def _called(self, function: Callable[..., Any], args: list[Any]) -> Any:
         # Through the task's own way to be called, so that it can be interrupted like it.

@@ -15,7 +15,7 @@ from django.db.models import Prefetch
 from django.utils import timezone
 
 from django_reliable_jobs import Cron, current_job, exponential, scheduled, step, task, wait_for_event
-from testproject.shop import fax, fulfilment, text_messages
+from testproject.shop import fax, fulfilment, payments, text_messages
 from testproject.shop.models import Invoice, Order, OrderLine
 
 
@@ -67,7 +67,7 @@ def fax_to_warehouse(order_id: int) -> None:
     fax.send(f"Order {order_id}: please pack.")
 
 
-@task(backoff=exponential(first=1, maximum=60))
+@task(backoff=exponential(first=1, maximum=60), give_up_on=(payments.CardDeclined,))
 def fulfil_order(order_id: int) -> str:
     """Charge, reserve, ship and tell: days of work as one function, whatever dies in between.
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from django_reliable_jobs import Cancel, Fail, current_job, step
 from django_reliable_jobs.engine import claim, lifecycle, maintenance, revival
-from django_reliable_jobs.models import CancelRequest, Checkpoint, Job
+from django_reliable_jobs.models import Alert, CancelRequest, Checkpoint, Job
 from django_reliable_jobs.testing import at
 from tests import step_tasks
 from tests.claims import claim_one_as, let_lease_run_out
@@ -259,7 +259,7 @@ class TestCutOff:
         assert effects() == ["make a", "unmake a"]
         assert row_of(job).compensation == "done"
 
-    def test_one_that_fails_whenever_it_is_called_did_nothing(self) -> None:
+    def test_one_that_fails_whenever_it_is_called_stays_in_doubt_and_is_not_written_off(self) -> None:
         def flow() -> None:
             step("fail", step_tasks.fails, "fail", undo=unmake, backoff=step_tasks.IN_A_MINUTE)
 
@@ -268,8 +268,9 @@ class TestCutOff:
         lifecycle.cancel("default", [job.pk], reason="")
         for minutes in range(1, 10):
             go_on(job, 60.0 * minutes)
-        assert (row(job).status, row(job).compensation) == ("CANCELLED", "done")
-        assert Checkpoint.objects.get(name="fail").state == "failed"
+        assert (row(job).status, row(job).compensation) == ("CANCELLED", "failed")
+        assert Checkpoint.objects.get(name="fail").state == "trying"
+        assert Alert.objects.get().kind == "undo_failed"
 
     def test_the_begin_of_a_step_with_undo_is_written_before_it_is_called(self) -> None:
         seen = []

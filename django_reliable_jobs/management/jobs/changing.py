@@ -55,11 +55,15 @@ def retry(using: str, options: Options) -> Report:
         return _retry_undo(using, _named(options))
     if options["ids"]:
         return _retry_named(using, _named(options), from_start=options["from_start"])
-    counts: Counter[str] = Counter(retried=0, live_duplicate=0, moved_on=0)
+    counts: Counter[str] = Counter(retried=0, live_duplicate=0, not_undone=0, moved_on=0)
     for ids in _chosen(using, options, "retry"):
         done = revival.revive(using, ids, from_start=options["from_start"])
-        retried, duplicates = len(done.revived), len(done.has_live_duplicate)
-        counts.update(retried=retried, live_duplicate=duplicates, moved_on=len(ids) - retried - duplicates)
+        came_to = {
+            "retried": len(done.revived),
+            "live_duplicate": len(done.has_live_duplicate),
+            "not_undone": len(done.is_not_undone),
+        }
+        counts.update(came_to, moved_on=len(ids) - sum(came_to.values()))
     return Report(dict(counts), _sentences(counts, _RETRY_SENTENCES))
 
 
@@ -87,6 +91,7 @@ def prune(using: str, options: Options) -> Report:
 _RETRY_SENTENCES = {
     "retried": "Ready again: {}.",
     "live_duplicate": "Left as they are, since a live job holds their unique key: {}.",
+    "not_undone": "Left as they are, since they could not undo what they did (see `jobs retry --undo`): {}.",
     "moved_on": "Moved on before they were reached: {}.",
 }
 _CANCEL_SENTENCES = {
@@ -98,18 +103,22 @@ _CANCEL_SENTENCES = {
 
 def _retry_named(using: str, ids: list[int], *, from_start: bool) -> Report:
     done = revival.revive(using, ids, from_start=from_start)
-    left = set(ids) - {*done.revived, *done.has_live_duplicate}
+    left = set(ids) - {*done.revived, *done.has_live_duplicate, *done.is_not_undone}
     statuses = inspection.find_statuses(using, left)
     unknown = sorted(left - set(statuses))
     lines = _list_ids("Ready again", done.revived)
     problems = [
         *_list_ids("A live job holds the unique key of", done.has_live_duplicate),
+        *_list_ids(
+            "Could not undo what it did (--undo goes on with that, --from-start forgets it)", done.is_not_undone
+        ),
         *(f"{job} is {status} and has not ended" for job, status in sorted(statuses.items())),
         *_list_ids("There is no job", unknown),
     ]
     data = {
         "retried": sorted(done.revived),
         "live_duplicate": sorted(done.has_live_duplicate),
+        "not_undone": sorted(done.is_not_undone),
         "not_ended": statuses,
         "unknown": unknown,
     }
