@@ -86,7 +86,7 @@ class Housekeeping(Loop):
         return pause
 
     def _may_rescue(self) -> bool:
-        """Return whether the database was reached without a break for a whole lease: else the living look lost too."""
+        """Return whether the database was reached, and wrote, for a whole lease: else the living look lost too."""
         return self._reached() >= settings.LEASE_SECONDS
 
     def _reached(self) -> float:
@@ -94,7 +94,11 @@ class Housekeeping(Loop):
         now = time.monotonic()
         # A gap: it was not heard of, as the server hung, or this process, and perhaps the host with all its others.
         has_gap = now - self._reached_at > GAP * settings.LEASE_SECONDS
-        if self._reached_since is None or has_gap or self.failed_since(self._reached_since):
+        if self._reached_since is None or has_gap or self._has_failed_since(self._reached_since):
             self._reached_since = now
         self._reached_at = now
         return now - self._reached_since
+
+    def _has_failed_since(self, moment: float) -> bool:
+        # Looking for the lost only reads, which a server that takes no writes answers: the heartbeat knows better.
+        return self.failed_since(moment) or self._worker.heartbeat.failed_since(moment)

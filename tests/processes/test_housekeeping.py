@@ -10,6 +10,7 @@ from django.db import DatabaseError, IntegrityError, InternalError, OperationalE
 
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.processes import housekeeping as module
+from django_reliable_jobs.processes.heartbeat import Heartbeat
 from django_reliable_jobs.processes.housekeeping import Housekeeping
 
 
@@ -23,7 +24,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 @pytest.fixture
 def housekeeping(clock: SimpleNamespace) -> Any:
-    return Housekeeping(SimpleNamespace(clock=clock), on_death=lambda *_: None)  # type: ignore[arg-type]
+    worker = SimpleNamespace(clock=clock)
+    worker.heartbeat = Heartbeat(worker, on_death=lambda *_: None)  # type: ignore[arg-type]
+    return Housekeeping(worker, on_death=lambda *_: None)  # type: ignore[arg-type]
 
 
 def reach(housekeeping: Any, since: float, until: float) -> list[bool]:
@@ -43,6 +46,12 @@ def test_after_a_gap_in_which_leases_run_out_it_waits_anew(housekeeping: Any) ->
     reach(housekeeping, 10, 12)
     assert reach(housekeeping, 12.5, 12.5) == [True], "in so short a time none does"
     assert reach(housekeeping, 13.25, 14.5) == [False] * 6 + [True] * 3
+
+
+def test_a_server_that_only_answers_reads_is_a_break_which_the_heartbeat_notices(housekeeping: Any) -> None:
+    reach(housekeeping, 10, 12)
+    housekeeping._worker.heartbeat._failed_at = 12.4 * settings.LEASE_SECONDS
+    assert reach(housekeeping, 12.5, 14) == [False] * 6 + [True] * 4
 
 
 @pytest.mark.parametrize(
