@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_reliable_jobs.admin.job_acts import ACTS, Act, in_words
-from django_reliable_jobs.admin.job_filters import is_bounded
+from django_reliable_jobs.admin.job_filters import LONGEST_ID, is_bounded
 from django_reliable_jobs.admin.words import number
 from django_reliable_jobs.engine import job_search
 from django_reliable_jobs.engine.transaction import default_database
@@ -120,20 +120,25 @@ def _number_of(request: HttpRequest, jobs: QuerySet[Job]) -> int:
 
 
 def _address(model_admin: Any, request: HttpRequest) -> str:
-    job_id = request.POST.get(OF_PAGE, "")
-    if job_id == OF_DEAD:
+    if request.POST.get(OF_PAGE) == OF_DEAD:
         return reverse("admin:django_reliable_jobs_dead", current_app=model_admin.admin_site.name)
-    if job_id.isdigit():
+    if job_id := _page_of(request):
         return reverse("admin:django_reliable_jobs_job_change", args=[job_id], current_app=model_admin.admin_site.name)
     return request.get_full_path()
 
 
 def _back(model_admin: Any, request: HttpRequest) -> HttpResponse:
     """Return to where it was asked for; to the list, if the job is gone."""
-    job_id = request.POST.get(OF_PAGE, "")
-    if job_id.isdigit() and not Job.objects.using(default_database()).filter(pk=int(job_id)).exists():
+    job_id = _page_of(request)
+    if job_id and not Job.objects.using(default_database()).filter(pk=job_id).exists():
         return HttpResponseRedirect(request.get_full_path())
     return HttpResponseRedirect(_address(model_admin, request))
+
+
+def _page_of(request: HttpRequest) -> int | None:
+    """Return the job on whose page it was asked for."""
+    text = request.POST.get(OF_PAGE, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= LONGEST_ID else None
 
 
 def _log(request: HttpRequest, act: Act, changed: Sequence[int], text: str) -> None:

@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from django_reliable_jobs.admin.read_only import BoundedPaginator
+from django_reliable_jobs.admin.read_only import BoundedPaginator, OnlyItsFilters
 from django_reliable_jobs.admin.schedule_columns import JOB_PAGE
 from django_reliable_jobs.admin.words import breakable
 from django_reliable_jobs.engine import limits
@@ -91,7 +91,7 @@ class WithStatus(ChangeList):
 
 
 @admin.register(Limit)
-class LimitAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class LimitAdmin(OnlyItsFilters, admin.ModelAdmin):  # type: ignore[type-arg]
     form = LimitForm
     paginator = BoundedPaginator
     show_full_result_count = False

@@ -13,7 +13,7 @@ from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from django_reliable_jobs.admin.read_only import BoundedPaginator
+from django_reliable_jobs.admin.read_only import BoundedPaginator, OnlyItsFilters
 from django_reliable_jobs.admin.schedule_actions import ScheduleActions
 from django_reliable_jobs.admin.schedule_columns import ScheduleColumns, TouchedByNextClockChange
 from django_reliable_jobs.admin.schedule_form import RecurrenceForm, ScheduleForm
@@ -39,7 +39,7 @@ class NeverValid:
 
 
 @admin.register(Schedule)
-class ScheduleAdmin(ScheduleRuns, ScheduleActions, ScheduleColumns, admin.ModelAdmin):  # type: ignore[type-arg]
+class ScheduleAdmin(ScheduleRuns, ScheduleActions, ScheduleColumns, OnlyItsFilters, admin.ModelAdmin):  # type: ignore[type-arg]
     form = ScheduleForm
     paginator = BoundedPaginator
     show_full_result_count = False

@@ -115,6 +115,6 @@ def _arguments(text: str) -> dict[str, Any]:
             return {}
         try:
             given[name.strip()] = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):  # no JSON, or nested deeper than the reader goes
             given[name.strip()] = value
     return given
