@@ -43,6 +43,11 @@ def a_finished_job() -> Job:
     return job
 
 
+def an_ended_job(**columns: Any) -> Job:
+    """The row of a job of a task that nobody declares; it succeeded just now, unless the columns say otherwise."""
+    return Job.objects.create(**{"task": "x", "status": "SUCCEEDED", "finished_at": Now(), **columns})
+
+
 def a_dead_job() -> Job:
     """A job that died without an attempt on record."""
     job = tasks.once.enqueue()

@@ -17,8 +17,9 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from django_reliable_jobs.admin import job_paging
 from django_reliable_jobs.admin.job_acts import ACTS, Act, in_words
-from django_reliable_jobs.admin.job_filters import LONGEST_ID, is_bounded
+from django_reliable_jobs.admin.job_filters import LONGEST_ID, question
 from django_reliable_jobs.admin.words import number
 from django_reliable_jobs.engine import job_search
 from django_reliable_jobs.engine.transaction import default_database
@@ -115,7 +116,10 @@ def _question(model_admin: Any, request: HttpRequest, jobs: QuerySet[Job], act: 
 
 def _number_of(request: HttpRequest, jobs: QuerySet[Job]) -> int:
     """Return how many jobs match: counted, if they are few and an index finds them."""
-    counted = job_search.count_up_to(jobs, MOST_CHANGED) if is_bounded(request) else None
+    asked = question(request)
+    if (found := job_paging.matching(jobs, asked)) is not None:
+        return len(found)
+    counted = job_search.count_up_to(jobs, MOST_CHANGED) if asked.is_bounded else None
     return job_search.estimate(jobs) if counted is None else counted
 
 

@@ -12,7 +12,9 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from django_reliable_jobs import registry
+from django_reliable_jobs.admin.job_paging import Question
 from django_reliable_jobs.engine import dead_letters, inspection, job_search
+from django_reliable_jobs.engine.rare_jobs import Wanted
 from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.models import Job, Queue, Schedule, Worker
 
@@ -24,6 +26,11 @@ PERIODS = {
     "7d": (timedelta(days=7), _("the last 7 days")),
     "30d": (timedelta(days=30), _("the last 30 days")),
 }
+
+
+NARROWING = ("queue", "task", "worker", "error", "q", "schedule")
+# Of each status, what its index knows beside it in the order of ids.
+INDEXED: dict[str | None, set[str]] = {None: set(), "DEAD": {"task"}, "CANCELLED": set()}
 
 
 class _Chosen(admin.SimpleListFilter):
@@ -76,7 +83,9 @@ class PeriodFilter(admin.SimpleListFilter):
             return queryset
         using = default_database()
         moment = inspection.now(using) - PERIODS[str(self.value())][0]
-        return queryset.filter(pk__gte=job_search.first_since(using, moment), created_at__gte=moment)
+        first = job_search.first_since(using, moment)
+        request.reliable_first = first  # type: ignore[attr-defined]
+        return queryset.filter(pk__gte=first, created_at__gte=moment)
 
 
 class QueueFilter(_Chosen):
@@ -178,16 +187,32 @@ def search(jobs: QuerySet[Job], text: str) -> tuple[QuerySet[Job], bool]:
     return jobs.filter(Q(task__startswith=term) | Q(task__endswith=f".{term}")), False
 
 
-def is_bounded(request: HttpRequest) -> bool:
-    """Return whether an index finds what was asked for, so that no page has to look through others to find it."""
-    asked = {name for name in ("queue", "task", "worker", "error", "q") if request.GET.get(name, "").strip()}
-    if request.GET.get("schedule") or getattr(request, "reliable_is_found", False):
-        return True
-    if "worker" in asked and request.GET.get("period") not in PERIODS:
-        return True
-    if "task" in asked and asked <= {"task", "error"} and request.GET.get("status") == Job.Status.DEAD:
-        return True
-    return not asked
+def question(request: HttpRequest) -> Question:
+    """Return what was asked for, in the words of what finds it."""
+    asked = {name: text for name in NARROWING if (text := request.GET.get(name, "").strip())}
+    given = request.GET.get("status")
+    status = given if given in Job.Status.values else None
+    wanted = Wanted(
+        status=status,
+        task=asked.get("task"),
+        part=asked.get("q"),
+        queue_name=asked.get("queue"),
+    )
+    first = getattr(request, "reliable_first", 0)
+    has_period, is_found = request.GET.get("period") in PERIODS, getattr(request, "reliable_is_found", False)
+    if is_found or ("worker" in asked and not has_period):
+        return Question(is_bounded=True)
+    narrower = {"worker", "error"} & set(asked)
+    if "schedule" in asked:
+        if not _is_id(asked["schedule"]):
+            return Question(is_bounded=True)
+        wanted, narrower = Wanted(status=wanted.status, schedule_id=int(asked["schedule"])), set(asked) - {"schedule"}
+    return Question(
+        wanted=None if wanted == Wanted() else wanted,
+        is_narrower=has_period or bool(narrower),
+        is_bounded=status in INDEXED and set(asked) <= INDEXED[status],
+        first=first,
+    )
 
 
 def _is_id(value: str) -> bool:

@@ -1,6 +1,6 @@
 """The list of jobs: a page begins behind the id at which the last one ended, and nothing is counted.
 
-A filter that no index answers looks at so many jobs for a page and no further, however rare what it looks for.
+What is rare is found by indexes; where none knows it, a page looks at so many jobs and no further.
 """
 
 from __future__ import annotations
@@ -15,18 +15,16 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy
 
-from django_reliable_jobs.admin import job_filters
+from django_reliable_jobs.admin import job_filters, job_paging
 from django_reliable_jobs.admin.read_only import ReadOnlyAdmin
-from django_reliable_jobs.admin.words import breakable, number, on_two_lines
+from django_reliable_jobs.admin.words import breakable, how_many_jobs, number, on_two_lines
 from django_reliable_jobs.engine import job_search
 from django_reliable_jobs.engine.inspection import WIDE_COLUMNS
-from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.models import Job
 
 BEFORE = "before"
-LOOKED_AT = 200_000  # jobs for a page, at most
 MARKS = {
     "SCHEDULED": "waiting",
     "READY": "waiting",
@@ -62,31 +60,22 @@ class JobList(ChangeList):
         return super().get_queryset(request, *args, **kwargs).defer(*WIDE_COLUMNS)
 
     def get_results(self, request: HttpRequest) -> None:
-        below = _id_of(request.GET.get(BEFORE, ""))
-        lowest = floor = None
-        if not job_filters.is_bounded(request):
-            lowest, highest = job_search.ends(default_database())
-            floor = (highest + 1 if below is None else below) - LOOKED_AT
-        found = job_search.page(self.queryset, below=below, floor=floor, size=self.list_per_page + 1)
-        is_full = len(found) > self.list_per_page
-        self.looks_further = not is_full and floor is not None and lowest is not None and floor > lowest
-        self.result_list = found[: self.list_per_page]
-        if is_full:
-            self.older_url = self._url(self.result_list[-1].pk)
-        elif self.looks_further and floor is not None:
-            self.older_url = self._url(floor)
+        below, asked = _id_of(request.GET.get(BEFORE, "")), job_filters.question(request)
+        page = job_paging.page(self.queryset, asked, below=below, size=self.list_per_page)
+        self.result_list, self.looks_further = page.jobs, page.is_cut
+        self.older_url = "" if page.older is None else self._url(page.older)
         self.newest_url = "" if below is None else self.get_query_string()
-        self._count(is_whole=not self.older_url and below is None)
-        self.looked_at = number(LOOKED_AT)
+        self._count(page.count, is_whole=not self.older_url and below is None)
+        self.looked_at = number(job_paging.LOOKED_AT)
         self.show_full_result_count, self.full_result_count = False, self.result_count  # not told twice
         self.show_admin_actions, self.can_show_all, self.multi_page = True, False, False
         self.paginator = Paginator(self.result_list, self.list_per_page)
 
-    def _count(self, *, is_whole: bool) -> None:
+    def _count(self, known: int | None, *, is_whole: bool) -> None:
         listed = len(self.result_list)
-        if is_whole:
-            self.result_count = listed
-            self.count_in_words = ngettext("%s job", "%s jobs", listed) % number(listed)
+        if known is not None or is_whole:
+            self.result_count = listed if known is None else known
+            self.count_in_words = how_many_jobs(self.result_count)
         else:
             estimated = max(job_search.estimate(self.queryset), listed + bool(self.older_url))
             self.result_count = estimated

@@ -18,6 +18,8 @@ from django.db.backends.utils import CursorWrapper
 from django_reliable_jobs import clock
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import alerts, cancelling, counters, isolation, lifecycle, references, successes
+from django_reliable_jobs.engine.deleting import DELETE_OLD_JOBS
+from django_reliable_jobs.engine.kinds import IS_OF_KIND, KINDS
 from django_reliable_jobs.engine.lifecycle import Ending, Outcome
 from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.engine.wakeup import notify_idle
@@ -112,26 +114,21 @@ WITH due AS MATERIALIZED (
 UPDATE django_reliable_jobs_queue queue SET paused_at = NULL, resume_at = NULL FROM due WHERE queue.name = due.name
 """
 
-# What belongs to the jobs `old`, deleted with them.
-DELETE_OLD_JOBS = """attempts AS (
-    DELETE FROM django_reliable_jobs_attempt WHERE job_id IN (SELECT id FROM old)
-), checkpoints AS (
-    DELETE FROM django_reliable_jobs_checkpoint WHERE job_id IN (SELECT id FROM old)
-), progress AS (
-    DELETE FROM django_reliable_jobs_progress WHERE job_id IN (SELECT id FROM old)
-), requests AS (
-    DELETE FROM django_reliable_jobs_cancelrequest WHERE job_id IN (SELECT id FROM old)
-), waits AS (
-    DELETE FROM django_reliable_jobs_wait WHERE job_id IN (SELECT id FROM old)
-)"""
-
+# The kinds whose oldest job is the oldest come first, so that none has to wait for the others.
 PRUNE = f"""
-WITH old AS MATERIALIZED (
-    SELECT id FROM django_reliable_jobs_job job
-     WHERE status = %(status)s AND finished_at IS NOT NULL AND finished_at < {_NOW} - %(age)s::interval AND {{is_free}}
-       AND (SELECT parent.finished_at IS NOT NULL FROM django_reliable_jobs_job parent
-             WHERE parent.id = job.parent_id) IS NOT FALSE
-     ORDER BY finished_at LIMIT %(batch)s FOR UPDATE SKIP LOCKED
+WITH RECURSIVE {KINDS}, due AS MATERIALIZED (
+    SELECT kind.* FROM kind CROSS JOIN LATERAL (
+           SELECT job.finished_at FROM django_reliable_jobs_job job
+            WHERE {IS_OF_KIND} ORDER BY job.finished_at LIMIT 1) oldest
+     WHERE oldest.finished_at < {_NOW} - %(age)s::interval ORDER BY oldest.finished_at
+), old AS MATERIALIZED (
+    SELECT old.id FROM due kind CROSS JOIN LATERAL (
+           SELECT job.id FROM django_reliable_jobs_job job
+            WHERE {IS_OF_KIND} AND job.finished_at < {_NOW} - %(age)s::interval AND {{is_free}}
+              AND (job.status = 'DEAD' OR job.compensation <> 'failed') AND NOT EXISTS (
+                  SELECT 1 FROM django_reliable_jobs_job parent
+                   WHERE parent.id = job.parent_id AND parent.finished_at IS NULL)
+            ORDER BY job.finished_at LIMIT %(batch)s FOR UPDATE SKIP LOCKED) old LIMIT %(batch)s
 ), {DELETE_OLD_JOBS}
 DELETE FROM django_reliable_jobs_job WHERE id IN (SELECT id FROM old)
 """
@@ -282,7 +279,7 @@ def prune(using: str, *, batches: int | None = None) -> int:
         count, left = BATCH, batches
         while age is not None and count == BATCH and left != 0:
             try:
-                count = _execute(using, statement, status=status.value, age=age, batch=BATCH)
+                count = _execute(using, statement, statuses=[status.value], age=age, batch=BATCH)
             except IntegrityError as error:
                 logger.error("ended jobs (%s) can't be deleted, the project's rows refer to one: %s", status, error)
                 break

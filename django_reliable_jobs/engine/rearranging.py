@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django_reliable_jobs.engine import references
-from django_reliable_jobs.engine.maintenance import DELETE_OLD_JOBS
+from django_reliable_jobs.engine.deleting import DELETE_OLD_JOBS
 from django_reliable_jobs.engine.transaction import engine_cursor
 from django_reliable_jobs.engine.wakeup import notify_idle
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from django_reliable_jobs import clock
+from django_reliable_jobs.engine.kinds import IS_OF_KIND, KINDS
 from django_reliable_jobs.engine.transaction import engine_cursor
 
 logger = logging.getLogger("django_reliable_jobs")
@@ -28,10 +29,12 @@ SELECT referrer.conrelid::regclass::text, quote_ident(attribute.attname)
 
 NOW = "coalesce(%(moment)s::timestamptz, clock_timestamp())"
 KEPT = f"""
+WITH RECURSIVE {KINDS}
 SELECT count(*), min(id) FROM (
-    SELECT job.id FROM django_reliable_jobs_job job
-     WHERE job.status = %(status)s AND job.finished_at < {NOW} - %(age)s::interval AND {{is_named}}
-     ORDER BY job.finished_at LIMIT %(most)s) kept
+    SELECT old.id FROM kind CROSS JOIN LATERAL (
+           SELECT job.id FROM django_reliable_jobs_job job
+            WHERE {IS_OF_KIND} AND job.finished_at < {NOW} - %(age)s::interval AND {{is_named}}
+            ORDER BY job.finished_at LIMIT %(most)s) old LIMIT %(most)s) kept
 """
 
 
@@ -69,7 +72,12 @@ def report_kept(using: str, references: list[Reference], status: str, age: timed
     """Say which ended jobs stay although they are old enough to go, and for whose sake; not again and again."""
     for reference in references:
         with engine_cursor(using) as cursor:
-            parameters: dict[str, Any] = {"status": status, "age": age, "moment": clock.moment(), "most": MOST_COUNTED}
+            parameters: dict[str, Any] = {
+                "statuses": [status],
+                "age": age,
+                "moment": clock.moment(),
+                "most": MOST_COUNTED,
+            }
             cursor.execute(KEPT.format(is_named=_is_named(reference)), parameters)
             count, first = cursor.fetchone()
         if count and _told.get((using, status, reference)) != first:

@@ -16,7 +16,7 @@ from django.db.models import Q
 from django_reliable_jobs import clock
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import references, slots, successes
-from django_reliable_jobs.engine.maintenance import DELETE_OLD_JOBS
+from django_reliable_jobs.engine.deleting import DELETE_OLD_JOBS
 from django_reliable_jobs.engine.slots import NOW
 from django_reliable_jobs.engine.transaction import short_transaction
 from django_reliable_jobs.exceptions import InvalidRecurrence

@@ -869,13 +869,27 @@ class Migration(migrations.Migration):
             model_name="job",
             index=models.Index(
                 condition=models.Q(("finished_at__isnull", False)),
-                fields=["status", "finished_at"],
-                name="reliable_job_finished",
+                fields=["status", "task", "queue_name", "finished_at"],
+                name="reliable_job_ended",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="job",
+            index=models.Index(
+                condition=models.Q(("status__in", ("DEAD", "CANCELLED"))),
+                fields=["status", "id"],
+                name="reliable_job_not_succeeded",
             ),
         ),
         migrations.AddIndex(
             model_name="job",
             index=models.Index(condition=models.Q(("status", "DEAD")), fields=["task", "id"], name="reliable_job_dead"),
+        ),
+        migrations.AddIndex(
+            model_name="job",
+            index=models.Index(
+                condition=models.Q(("status", "DEAD")), fields=["finished_at"], name="reliable_job_died"
+            ),
         ),
         migrations.AddIndex(
             model_name="job",

@@ -161,11 +161,17 @@ class Job(models.Model):
             ),
             models.Index(name="reliable_job_running", fields=["worker_id"], condition=Q(status="RUNNING")),
             models.Index(
-                name="reliable_job_finished",
-                fields=["status", "finished_at"],
+                name="reliable_job_ended",
+                fields=["status", "task", "queue_name", "finished_at"],
                 condition=Q(finished_at__isnull=False),
             ),
+            models.Index(
+                name="reliable_job_not_succeeded",
+                fields=["status", "id"],
+                condition=Q(status__in=("DEAD", "CANCELLED")),
+            ),
             models.Index(name="reliable_job_dead", fields=["task", "id"], condition=Q(status="DEAD")),
+            models.Index(name="reliable_job_died", fields=["finished_at"], condition=Q(status="DEAD")),
             models.Index(
                 name="reliable_job_of_batch",
                 fields=["batch_id", "finished_at"],

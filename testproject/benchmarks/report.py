@@ -37,6 +37,8 @@ SHOWN = {
     "first_us": "the first, parsed with it, {:.0f} us",
     "reports_running": "{:.0f} jobs were running",
     "first_job_after_ms": "a job then starts after {:.1f} ms",
+    "statements": "{:.0f} statements",
+    "listed": "{:.0f} jobs listed",
     "outside_cores": "others on the machine {:.2f} cores",
     "stolen_cores": "stolen {:.2f}",
 }

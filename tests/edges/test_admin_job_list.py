@@ -13,7 +13,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from django_reliable_jobs.admin import job_list
+from django_reliable_jobs.admin import job_paging
 from django_reliable_jobs.admin.jobs import JobAdmin
 from django_reliable_jobs.engine.inspection import WIDE_COLUMNS
 from django_reliable_jobs.models import Job
@@ -21,7 +21,7 @@ from tests import tasks
 from tests.edges.test_admin import PAGES, listed
 from tests.engine.plans import watched
 from tests.schedules import a_schedule
-from tests.states import a_running_job
+from tests.states import a_running_job, an_ended_job
 
 JOBS = f"{PAGES}job/"
 
@@ -74,17 +74,27 @@ class TestPages:
         job = tasks.nothing.enqueue()
         assert listed(admin_client, f"?before={before}") == [job.pk]
 
-    def test_what_is_rare_is_looked_for_so_far_and_then_further(
+    def test_what_no_index_knows_is_looked_for_so_far_and_then_further(
         self, admin_client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(job_list, "LOOKED_AT", 3)
-        wanted = tasks.nothing.using(queue_name="rare").enqueue()
+        monkeypatch.setattr(job_paging, "LOOKED_AT", 3)
+        wanted = an_ended_job(worker_id=9)
         tasks.nothing.enqueue_many([{}] * 7)
-        query, pages = "?queue=rare", 0
+        query, pages = "?worker=9&period=24h", 0
         while not (found := listed(admin_client, query)):
             query, pages = links(admin_client, query)["Look further back"], pages + 1
         assert (found, pages) == ([wanted.pk], 2)
         assert "Look further back" not in links(admin_client, query)
+
+    def test_nothing_is_looked_for_before_the_period(
+        self, admin_client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(job_paging, "LOOKED_AT", 3)
+        for _ in range(5):
+            an_ended_job(worker_id=9, created_at=timezone.now() - timedelta(days=3))
+        tasks.nothing.enqueue_many([{}] * 2)
+        assert "Look further back" not in links(admin_client, "?worker=9&period=24h")
+        assert "Look further back" in links(admin_client, "?worker=8&period=7d")
 
     def test_a_whole_list_is_counted_and_a_long_one_is_estimated(self, admin_client: Client) -> None:
         tasks.nothing.enqueue_many([{}] * 2)
@@ -241,8 +251,8 @@ def test_no_page_reads_the_whole_table(
     admin_client: Client, crowd: int, query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # In a small crowd a small window, as the planner reads small tables whole.
-    most = min(job_list.LOOKED_AT, crowd // 20)
-    monkeypatch.setattr(job_list, "LOOKED_AT", most)
+    most = min(job_paging.LOOKED_AT, crowd // 20)
+    monkeypatch.setattr(job_paging, "LOOKED_AT", most)
     with watched() as plans:
         assert admin_client.get(JOBS + query).status_code == 200
     assert plans.roots

@@ -207,7 +207,7 @@ def test_the_cancelled_are_found_by_the_index_of_what_has_finished() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = on")
     plan = str(inspection.with_status(Job.objects.all(), "CANCELLED").order_by("finished_at").explain())
-    assert "reliable_job_finished" in plan
+    assert "reliable_job_ended" in plan
 
 
 @pytest.mark.django_db

@@ -116,9 +116,10 @@ def test_a_job_that_may_start_once_is_dead_when_lost() -> None:
 def test_a_job_that_goes_on_losing_its_workers_comes_back_later_and_later() -> None:
     assert losing(1).status == "READY"
     for losses, delay in ((2, 7.5), (3, 15), (4, 30)):
+        before = timezone.now()
         found = losing(losses)
         assert (found.status, found.attempt, found.losses) == ("SCHEDULED", 0, losses)
-        assert delay - 2 < (found.run_after - timezone.now()).total_seconds() <= delay
+        assert before < found.run_after - timedelta(seconds=delay) < timezone.now()
 
 
 def test_the_last_loss_ends_it(settings: Any) -> None:
@@ -269,6 +270,22 @@ def test_pruning_stops_after_so_many_batches(monkeypatch: pytest.MonkeyPatch) ->
         SucceededJobFactory(finished_at=timezone.now() - timedelta(days=8))
     assert maintenance.prune("default", batches=2) == 4
     assert maintenance.prune("default") == 3
+
+
+def test_jobs_of_each_task_and_queue_are_pruned_and_none_waits_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(task: str, queue_name: str, days: int) -> int:
+        return SucceededJobFactory(
+            task=task, queue_name=queue_name, finished_at=timezone.now() - timedelta(days=days)
+        ).pk
+
+    recent = [ended("a", "default", 1), ended("c", "mail", 1)]
+    late = [ended("a", "default", 8), ended("a", "default", 9), ended("b", "mail", 10), ended("c", "mail", 8)]
+    oldest = [ended("b", "default", 12), ended("b", "default", 11)]
+    monkeypatch.setattr(maintenance, "BATCH", 2)
+    assert maintenance.prune("default", batches=1) == 2
+    assert set(Job.objects.values_list("pk", flat=True)) == {*recent, *late}, oldest
+    assert maintenance.prune("default") == 4
+    assert set(Job.objects.values_list("pk", flat=True)) == {*recent}
 
 
 def test_a_rescued_job_runs_again() -> None:

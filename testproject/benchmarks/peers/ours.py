@@ -9,6 +9,8 @@ django.setup()
 from django.core.management import call_command  # noqa: E402
 from django.db import connection, transaction  # noqa: E402
 
+from testproject.benchmarks.peers.admin_pages import admin_pages  # noqa: E402
+from testproject.benchmarks.peers.admin_rows import admin_rows  # noqa: E402
 from testproject.benchmarks.peers.batching import batches  # noqa: E402
 from testproject.benchmarks.peers.claiming import claims  # noqa: E402
 from testproject.benchmarks.peers.driver import Stopwatch, arguments, drive, paced, timed  # noqa: E402
@@ -51,5 +53,7 @@ def reports(jobs: int, seconds: float) -> None:
     build_report.enqueue_many([{"seconds": seconds}] * jobs)
 
 
+ADMIN = (admin_rows, admin_pages)
+
 if __name__ == "__main__":
-    drive(setup, enqueue, bulk, latency, passwords, reports, claims, schedules, tick, next_runs, batches)
+    drive(setup, enqueue, bulk, latency, passwords, reports, claims, schedules, tick, next_runs, batches, *ADMIN)

@@ -1,0 +1,90 @@
+"""Which jobs a page of the list shows: all that match, if they are few; else those of a window of ids.
+
+No page looks through the table for what is rare in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db.models import QuerySet
+
+from django_reliable_jobs.engine import job_search, rare_jobs
+from django_reliable_jobs.engine.rare_jobs import Wanted
+from django_reliable_jobs.models import Job
+
+LOOKED_AT = 200_000  # jobs for a page, at most
+SLACK = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What was asked for: `wanted` by indexes, if those may know it; `is_narrower`: and by more than that."""
+
+    wanted: Wanted | None = None
+    is_narrower: bool = False
+    is_bounded: bool = False  # an index finds it, however rare it is
+    first: int = 0  # no job with a lower id matches
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """`older`: below this id the next page begins. `count`: how many match in all; None: that is not known."""
+
+    jobs: list[Job]
+    older: int | None = None
+    is_cut: bool = False  # what is older was not looked at
+    count: int | None = None
+
+
+def matching(jobs: QuerySet[Job], question: Question) -> list[int] | None:
+    """Return the ids of all the jobs, the newest first, if they are few; None: they may be many."""
+    if question.wanted is None:
+        return None
+    found = rare_jobs.find(jobs.db, question.wanted)
+    if found and question.is_narrower:
+        return list(jobs.filter(pk__in=found).order_by("-pk").values_list("pk", flat=True))
+    return found
+
+
+def page(jobs: QuerySet[Job], question: Question, *, below: int | None, size: int) -> Page:
+    """Return the newest of these jobs with ids below `below`."""
+    if (found := matching(jobs, question)) is not None:
+        return _of_few(jobs, found, below=below, size=size)
+    if question.is_bounded:
+        return _whole(job_search.page(jobs, below=below, floor=None, size=size + 1), size)
+    lowest, highest = job_search.ends(jobs.db)
+    below = highest + 1 if below is None else below
+    if question.wanted is not None:
+        below = _nearer(jobs.db, question.wanted, below)
+    return _window(jobs, max(lowest, question.first), below=below, size=size)
+
+
+def _of_few(jobs: QuerySet[Job], found: Sequence[int], *, below: int | None, size: int) -> Page:
+    # By what was found, not by the rows: one that has moved on since does not end the list.
+    ids = [each for each in found if below is None or each < below]
+    listed = list(jobs.filter(pk__in=ids[:size]).order_by("-pk"))
+    return Page(jobs=listed, older=ids[size - 1] if len(ids) > size else None, count=len(found))
+
+
+def _whole(found: list[Job], size: int) -> Page:
+    return Page(jobs=found[:size], older=found[size - 1].pk if len(found) > size else None)
+
+
+def _window(jobs: QuerySet[Job], lowest: int, *, below: int, size: int) -> Page:
+    floor = below - LOOKED_AT
+    found = job_search.page(jobs, below=below, floor=floor, size=size + 1)
+    if len(found) > size or floor <= lowest:
+        return _whole(found, size)
+    return Page(jobs=found, older=floor, is_cut=True)
+
+
+def _nearer(using: str, wanted: Wanted, below: int) -> int:
+    """Return `below`, or a lower id if no job between the two matches: a window up there would be empty."""
+    latest = rare_jobs.latest_end(using, wanted)
+    beyond = 0 if latest is None else job_search.first_since(using, latest + SLACK)
+    if beyond > below - LOOKED_AT or (live := rare_jobs.find_live(using, wanted)) is None:
+        return below
+    return min(below, max(beyond, live[0] + 1 if live else 0))

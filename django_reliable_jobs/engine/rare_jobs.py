@@ -1,0 +1,134 @@
+"""The few jobs among millions that match: by indexes, in one snapshot, or the answer that they are not few.
+
+Writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from django_reliable_jobs.engine.claim import IS_LIMITED, IS_READY
+from django_reliable_jobs.engine.kinds import IS_OF_KIND, KINDS
+from django_reliable_jobs.engine.transaction import engine_cursor
+from django_reliable_jobs.models import Job
+
+FEW = 5000  # jobs
+MOST_KINDS = 2000
+MOST_LIVE = 50_000  # jobs that are looked at
+
+_MATCHES = """(%(task)s::text IS NULL OR {0}.task = %(task)s::text)
+          AND (%(queue_name)s::text IS NULL OR {0}.queue_name = %(queue_name)s::text)
+          AND (%(part)s::text IS NULL OR starts_with({0}.task, %(part)s::text)
+               OR right({0}.task, length(%(part)s::text) + 1) = '.' || %(part)s::text)"""
+
+# The live ones in the order of the index that has them.
+_LIVE = " UNION ALL ".join(
+    f"(SELECT id, status, task, queue_name FROM django_reliable_jobs_job job WHERE {each} LIMIT %(most_live)s + 1)"
+    for each in (
+        f"{IS_READY} ORDER BY queue_name, priority, run_after, id",
+        f"{IS_LIMITED} ORDER BY queue_name",
+        "job.status = 'RUNNING' ORDER BY worker_id",
+        "job.status IN ('SCHEDULED', 'WAITING') ORDER BY run_after, id",
+    )
+)
+_KNOWN = f"""
+WITH RECURSIVE {KINDS}, known AS MATERIALIZED (
+    SELECT * FROM kind LIMIT %(most_kinds)s + 1
+), asked AS MATERIALIZED (
+    SELECT * FROM known kind WHERE {_MATCHES.format("kind")}
+)"""
+
+# The live are looked at only if the ended are few.
+BY_KIND = f"""
+{_KNOWN}, ended AS MATERIALIZED (
+    SELECT job.id FROM asked kind CROSS JOIN LATERAL (
+           SELECT job.id FROM django_reliable_jobs_job job WHERE {IS_OF_KIND} LIMIT %(few)s + 1) job
+     LIMIT %(few)s + 1
+), live AS MATERIALIZED (
+    SELECT * FROM ({_LIVE}) live WHERE %(may_live)s AND NOT EXISTS (SELECT 1 FROM ended OFFSET %(few)s)
+)
+SELECT ARRAY(SELECT id FROM ended),
+       ARRAY(SELECT live.id FROM live
+              WHERE (%(status)s::text IS NULL OR live.status = %(status)s::text) AND {_MATCHES.format("live")}
+              LIMIT %(few)s + 1),
+       EXISTS (SELECT 1 FROM known OFFSET %(most_kinds)s) OR EXISTS (SELECT 1 FROM live OFFSET %(most_live)s)
+"""
+
+LATEST_END = f"""
+{_KNOWN}
+SELECT max(latest.finished_at) FROM asked kind CROSS JOIN LATERAL (
+       SELECT job.finished_at FROM django_reliable_jobs_job job
+        WHERE {IS_OF_KIND} ORDER BY job.finished_at DESC LIMIT 1) latest
+"""
+
+BY_SCHEDULE = """
+SELECT job.id FROM unnest(%(of)s::text[]) AS given(status) CROSS JOIN LATERAL (
+       SELECT job.id FROM django_reliable_jobs_job job
+        WHERE job.schedule_id = %(schedule_id)s AND job.status = given.status LIMIT %(few)s + 1) job
+ LIMIT %(few)s + 1
+"""
+LATEST_END_OF_SCHEDULE = """
+SELECT max(job.finished_at) FROM unnest(%(statuses)s::text[]) AS given(status) CROSS JOIN LATERAL (
+       SELECT job.finished_at FROM django_reliable_jobs_job job
+        WHERE job.schedule_id = %(schedule_id)s AND job.status = given.status AND job.finished_at IS NOT NULL
+        ORDER BY job.finished_at DESC LIMIT 1) job
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What all the jobs have; None: anything. `part` is the beginning or the last parts of the name of their task."""
+
+    status: str | None = None
+    task: str | None = None
+    part: str | None = None
+    queue_name: str | None = None
+    schedule_id: int | None = None  # with a status or without; the others are not looked at
+
+
+def find(using: str, wanted: Wanted) -> list[int] | None:
+    """Return the ids of the jobs that match, the newest first; None: they may be many."""
+    return _find(using, wanted, Job.Status.values)
+
+
+def find_live(using: str, wanted: Wanted) -> list[int] | None:
+    """Return the ids of the live jobs that match, the newest first; None: they may be many."""
+    return _find(using, wanted, [each.value for each in Job.LIVE])
+
+
+def latest_end(using: str, wanted: Wanted) -> datetime | None:
+    """Return when the last one that matches ended; None: none of them has."""
+    statement = LATEST_END if wanted.schedule_id is None else LATEST_END_OF_SCHEDULE
+    with engine_cursor(using) as cursor:
+        cursor.execute(statement, _parameters(wanted, [each.value for each in Job.ENDED]))
+        latest: datetime | None = cursor.fetchone()[0]
+        return latest
+
+
+def _find(using: str, wanted: Wanted, statuses: Sequence[str]) -> list[int] | None:
+    parameters = _parameters(wanted, statuses)
+    with engine_cursor(using) as cursor:
+        if wanted.schedule_id is not None:
+            cursor.execute(BY_SCHEDULE, parameters)
+            found, is_cut = {job_id for (job_id,) in cursor.fetchall()}, False
+        else:
+            cursor.execute(BY_KIND, parameters)
+            ended, live, is_cut = cursor.fetchone()
+            found = {*ended, *live}
+    return None if is_cut or len(found) > FEW else sorted(found, reverse=True)
+
+
+def _parameters(wanted: Wanted, statuses: Sequence[str]) -> dict[str, Any]:
+    of = [each for each in statuses if wanted.status in (None, each)]
+    return {
+        **asdict(wanted),
+        "of": of,
+        "statuses": [each for each in of if each in Job.ENDED],
+        "may_live": any(each in Job.LIVE for each in of),
+        "few": FEW,
+        "most_kinds": MOST_KINDS,
+        "most_live": MOST_LIVE,
+    }

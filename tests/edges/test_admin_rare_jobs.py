@@ -1,0 +1,121 @@
+"""What is rare among millions is on the first page of the list, and each job is on one page, whatever moves."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models.functions import Now
+from django.test import Client
+from django.utils import timezone
+
+from django_reliable_jobs.admin import job_paging
+from django_reliable_jobs.admin.jobs import JobAdmin
+from django_reliable_jobs.engine import rare_jobs
+from django_reliable_jobs.models import Job
+from tests import tasks
+from tests.edges.test_admin import listed
+from tests.edges.test_admin_job_list import JOBS, links
+from tests.states import an_ended_job as ended
+
+RARE = ["?queue=rare", "?task=rare.task", "?q=rare", "?q=task", "?status=CANCELLED", "?status=CANCELLED&queue=rare"]
+
+
+@pytest.mark.django_db
+class TestRareJobs:
+    """Where a page looks at three jobs, what is rare is on the first page all the same."""
+
+    @pytest.fixture(autouse=True)
+    def three_are_looked_at(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(job_paging, "LOOKED_AT", 3)
+
+    @pytest.mark.parametrize("query", [*RARE, "?schedule=7", "?schedule=7&queue=rare&period=24h"])
+    def test_they_are_found_at_once_and_counted(self, admin_client: Client, query: str) -> None:
+        rare = [ended(task="rare.task", queue_name="rare", status="CANCELLED", schedule_id=7).pk for _ in range(2)]
+        for _ in range(7):
+            ended()
+        assert listed(admin_client, query) == rare[::-1]
+        assert ">2 jobs<" in admin_client.get(JOBS + query).content.decode()
+        assert links(admin_client, query) == {}
+
+    @pytest.mark.parametrize("status", Job.LIVE)
+    def test_so_are_those_that_live(self, admin_client: Client, status: str) -> None:
+        columns = {"token": 1, "worker_id": 1, "started_at": Now(), "status": status}
+        live = Job.objects.create(task="rare.task", queue_name="rare", **columns)
+        for _ in range(7):
+            ended()
+        for query in (*RARE[:4], f"?status={status}", f"?status={status}&task=rare.task"):
+            assert listed(admin_client, query) == [live.pk], query
+        assert listed(admin_client, "?status=DEAD&task=rare.task") == []
+
+    def test_more_than_few_are_looked_for_where_they_are(
+        self, admin_client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(rare_jobs, "FEW", 1)
+        age = timezone.now() - timedelta(days=1)
+        old = [ended(task="old.task", schedule_id=7, created_at=age, finished_at=age).pk for _ in range(2)]
+        for _ in range(7):
+            ended()
+        for query in ("?task=old.task", "?q=old", "?schedule=7"):
+            assert listed(admin_client, query) == old[::-1], query
+        live = Job.objects.create(task="old.task", schedule_id=7).pk
+        assert listed(admin_client, "?task=old.task") == listed(admin_client, "?schedule=7") == [live]
+
+    @pytest.mark.parametrize("most", ["MOST_KINDS", "MOST_LIVE"])
+    def test_where_too_much_is_to_be_looked_at_a_page_looks_at_the_newest(
+        self, admin_client: Client, monkeypatch: pytest.MonkeyPatch, most: str
+    ) -> None:
+        for name in ("rare.task", "y", "z"):
+            ended(task=name)
+        tasks.nothing.enqueue_many([{}] * 3)
+        assert len(listed(admin_client, "?task=rare.task")) == 1
+        monkeypatch.setattr(rare_jobs, most, 2)
+        assert listed(admin_client, "?task=rare.task") == []
+        assert "Look further back" in links(admin_client, "?task=rare.task")
+
+
+@pytest.mark.django_db
+class TestPagesWhileJobsMove:
+    @pytest.fixture(autouse=True)
+    def two_on_a_page(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(JobAdmin, "list_per_page", 2)
+
+    @pytest.mark.parametrize("few", [rare_jobs.FEW, 1])
+    @pytest.mark.parametrize("query", ["?", "?task=tests.tasks.nothing", "?queue=default", "?q=nothing", "?period=1h"])
+    def test_each_is_listed_once_whatever_becomes_of_it(
+        self, admin_client: Client, monkeypatch: pytest.MonkeyPatch, query: str, few: int
+    ) -> None:
+        monkeypatch.setattr(rare_jobs, "FEW", few)
+        ids = [job.pk for job in tasks.nothing.enqueue_many([{}] * 7)]
+        seen, moves = list[int](), iter(["RUNNING", "SUCCEEDED", "SCHEDULED", "CANCELLED"])
+        while query:
+            seen += listed(admin_client, query)
+            query = links(admin_client, query).get("Older", "")
+            status = next(moves)
+            columns = {"token": 1, "worker_id": 1, "started_at": Now(), "status": status}
+            Job.objects.filter(pk__in=ids).update(finished_at=Now() if status in Job.ENDED else None, **columns)
+        assert seen == ids[::-1]
+
+    def test_one_that_leaves_the_status_takes_no_other_along(self, admin_client: Client) -> None:
+        ids = [job.pk for job in tasks.nothing.enqueue_many([{}] * 5)]
+        older = links(admin_client, "?status=READY")["Older"]
+        Job.objects.filter(pk__in=[ids[4], ids[2]]).update(status="SCHEDULED")
+        assert listed(admin_client, older) == [ids[1], ids[0]]
+        assert listed(admin_client, "?status=READY") == [ids[3], ids[1]]
+
+    def test_one_that_moves_on_while_the_page_is_made_does_not_end_the_list(self, admin_client: Client) -> None:
+        ids = [job.pk for job in tasks.nothing.enqueue_many([{}] * 5)]
+
+        def move(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+            if "ORDER BY" in sql and str(ids[4]) in str(params):
+                with connection.connection.cursor() as cursor:
+                    cursor.execute("UPDATE django_reliable_jobs_job SET status = 'WAITING' WHERE id = %s", [ids[4]])
+            return execute(sql, params, many, context)
+
+        with connection.execute_wrapper(move):
+            response = admin_client.get(f"{JOBS}?status=READY")
+        assert [job.pk for job in response.context["cl"].result_list] == [ids[3]]
+        assert f"before={ids[3]}" in response.content.decode()
+        assert listed(admin_client, f"?status=READY&before={ids[3]}") == [ids[2], ids[1]]
