@@ -52,6 +52,7 @@ class Batch:
         self._followers = {name: _name_of(name, follower) for name, follower in given.items()}
         self._database = database
         self._atomic: Any = None
+        self._id_before: int | None = None
         self.id: int | None = None  # known when the first job is enqueued
 
     @classmethod
@@ -97,6 +98,7 @@ class Batch:
     def __enter__(self) -> Batch:
         from django.db import transaction
 
+        self._id_before = self.id
         self._atomic = transaction.atomic(using=self._using())
         self._atomic.__enter__()
         return self
@@ -111,7 +113,10 @@ class Batch:
             if error is None:
                 self.id = self.id or families.create(self._using(), self._followers)
                 endings_of_jobs.finish_batches(self._using(), [self.id])
+            else:
+                self.id = self._id_before  # what was inserted is rolled back
         except BaseException as fault:
+            self.id = self._id_before
             atomic.__exit__(type(fault), fault, fault.__traceback__)
             raise
         atomic.__exit__(kind, error, trace)

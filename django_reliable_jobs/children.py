@@ -12,6 +12,7 @@ from django_reliable_jobs.exceptions import ChildFailed, InvalidStep
 from django_reliable_jobs.placement import Placement
 from django_reliable_jobs.registry import Task
 from django_reliable_jobs.retry import LONGEST_SPAN
+from django_reliable_jobs.step_port import deleted
 from django_reliable_jobs.steps import step_port, suspend
 
 
@@ -31,8 +32,16 @@ class Children:
     count: int
 
     def results(self) -> Iterator[Any]:
-        """Yield the results in the order of the calls, read page by page from the children's rows."""
-        return step_results(self.batch_id)
+        """Yield the results in the order of the calls, read page by page from the children's rows.
+
+        Raises ChildFailed at the end if rows of children were deleted, as the results are not all.
+        """
+        missing = self.count
+        for result in step_results(self.batch_id):
+            missing -= 1
+            yield result
+        if missing > 0:
+            raise ChildFailed([deleted(missing)])
 
 
 def start_child(task: Task[..., Any] | Placement[..., Any], *args: Any, **kwargs: Any) -> Child:
@@ -85,7 +94,7 @@ def wait_for(children: Child | Children | Iterable[Child]) -> Any:
     stored = asked.stored
     if stored is None or stored.state == "waiting":
         if isinstance(children, Children):
-            stored = port.wait_for_batches(asked.name, [children.batch_id], None)
+            stored = port.wait_for_batches(asked.name, [children.batch_id], None, children.count)
         else:
             batches = sorted({child.batch_id for child in one_by_one or ()})
             stored = port.wait_for_batches(asked.name, batches, [child.id for child in one_by_one or ()])

@@ -115,10 +115,16 @@ class EventTimeout(KeptFailure, TimeoutError):
 
 
 class ChildFailed(KeptFailure):
-    """A child that was waited for ended without success. `failures` are up to twenty: job, status, reason."""
+    """A child that was waited for ended without success. `failures` are up to some twenty: job, status, reason.
+
+    `job` is None where the rows of several were deleted: their ids are not known.
+    """
 
     def __init__(self, failures: list[dict[str, Any]]) -> None:
-        told = "; ".join(f"job {each['job']} ended {each['status']}: {each['reason']}" for each in failures[:3])
+        told = "; ".join(
+            f"{'some' if each['job'] is None else 'job {job}'.format(**each)} ended {each['status']}: {each['reason']}"
+            for each in failures[:3]
+        )
         super().__init__(f"a child failed: {told}{'; …' if len(failures) > 3 else ''}")
         self.failures = failures
 

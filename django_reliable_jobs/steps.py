@@ -18,8 +18,10 @@ from django_reliable_jobs import arguments
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.context import JobContext, current_job
 from django_reliable_jobs.exceptions import (
+    Cancel,
     Ending,
     EventTimeout,
+    Fail,
     InvalidCheckpoint,
     InvalidStep,
     StepFailed,
@@ -27,7 +29,7 @@ from django_reliable_jobs.exceptions import (
 )
 from django_reliable_jobs.replay import Asked, find_function, name_of
 from django_reliable_jobs.retry import LONGEST_SPAN, Backoff, RetryPolicy, as_seconds
-from django_reliable_jobs.step_port import StepPort, StepRecord
+from django_reliable_jobs.step_port import WRITE_PAUSES, StepPort, StepRecord
 from django_reliable_jobs.sync_only import refuse_on_event_loop
 
 P = ParamSpec("P")
@@ -37,7 +39,6 @@ logger = logging.getLogger("django_reliable_jobs")
 
 BROKEN_BACKOFF_SECONDS = 60.0
 MOST_TRIES = 32_767
-WRITE_PAUSES = (0.1, 0.5, 2.0)  # seconds between tries to write what came of a call
 
 
 def step(
@@ -155,7 +156,8 @@ class RunningStep:
             flag.step_deadline = None if timeout is None else self._started + timeout
             try:
                 text = self._try_atomically() if is_atomic else self._call()
-            except Ending:
+            except Ending as ending:
+                self._choose(ending)
                 raise
             except Exception as error:
                 self._context.raise_if_stopping()  # the error may come of that
@@ -173,12 +175,20 @@ class RunningStep:
                 self._port.suspension = suspension
                 raise suspension
 
+    def _choose(self, ending: Ending) -> None:
+        """Let an ending act on the job, whoever catches it. One that is for good says that nothing was done."""
+        self._port.ending = ending
+        if self._record.undo is not None and not self._record.is_atomic and isinstance(ending, Fail | Cancel):
+            self._keep(self._next(state="failed", error=arguments.without_bad_characters(_one_line(ending))[:1000]))
+
     def fail(self, error: BaseException) -> Suspension:
         """Keep a failed try; return for how long the step is put off. Raises StepFailed after the last one."""
         record = self._next(error=arguments.without_bad_characters(_one_line(error))[:1000])
-        delay = None if isinstance(error, InvalidCheckpoint) else self._delay(error, record.tries)
+        is_done = isinstance(error, InvalidCheckpoint)  # and what it returned can't be kept
+        delay = None if is_done else self._delay(error, record.tries)
         if delay is None:
-            self._keep(record._replace(state="failed"))
+            is_to_undo = is_done and record.undo is not None and not record.is_atomic
+            self._keep(record._replace(state="failed", undo_state="trying" if is_to_undo else None))
             raise StepFailed(record.name, record.tries, record.error or "") from error
         self._keep(record._replace(state="trying"))
         self._record = record
@@ -228,8 +238,8 @@ def step_port(kind: str, name: str) -> StepPort:
     if port.running is not None:
         raise InvalidStep(f"{what}({name!r}) stands inside another step: steps follow each other, none is in another")
     port.refuse_in_transaction(f"{what}({name!r})")
-    if port.suspension is not None:  # somebody caught it
-        raise port.suspension
+    if caught := port.ending or port.suspension:
+        raise caught
     return port
 
 

@@ -229,6 +229,17 @@ def makes_three(ending: str = "fails") -> str:
     return "made"
 
 
+def makes_what_is_no_json(name: str) -> object:
+    make(name)
+    return object()
+
+
+@task(max_attempts=1, backoff=AT_ONCE, on_dead=bury)
+def breaks_and_is_buried() -> None:
+    step("make a", make, "a", undo=unmake_while_it_is_broken)
+    raise Fail("the end")
+
+
 look: Any = None  # what `makes_and_looks` calls; a test sets it
 
 
@@ -253,6 +264,14 @@ def child(name: str, ending: str = "") -> str:
         raise Cancel(f"{name} does not want to")
     if ending == "waits":
         wait_for_event(f"for {name}")
+    return name.upper()
+
+
+@task(max_attempts=1)
+def child_that_is_ill(name: str) -> str:
+    """Die until somebody has healed it."""
+    if not Effect.objects.filter(name="healed").exists():
+        raise ValueError(f"{name} is ill")
     return name.upper()
 
 

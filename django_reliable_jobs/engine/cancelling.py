@@ -5,7 +5,7 @@ What has something to undo does not end yet: it is ready for that.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -51,11 +51,12 @@ RETURNING job.id, job.status, job.task, job.meta, job.batch_id,
 # Not only for RUNNING: a row that was locked a moment ago may be on its way there. Claims pass over what is asked to
 # cancel.
 ASK_TO_CANCEL = """
-INSERT INTO django_reliable_jobs_cancelrequest (job_id, reason, with_children)
+INSERT INTO django_reliable_jobs_cancelrequest AS asked (job_id, reason, with_children)
 SELECT id, %(reason)s, %(with_children)s FROM django_reliable_jobs_job
  WHERE id = ANY(%(ids)s::bigint[]) AND status IN ('SCHEDULED', 'READY', 'RUNNING', 'WAITING')
    AND compensation <> 'running'
-    ON CONFLICT (job_id) DO NOTHING RETURNING job_id
+    ON CONFLICT (job_id) DO UPDATE SET with_children = true WHERE excluded.with_children AND NOT asked.with_children
+RETURNING job_id
 """
 
 # Open requests of jobs that are at rest again.
@@ -85,25 +86,39 @@ def cancel(using: str, job_ids: Sequence[int], *, reason: str, children: bool = 
     it starts before it ends.
     """
     with short_transaction(using) as cursor:
-        return _cancel(using, cursor, job_ids, reason=reason, children=children)
+        rows = list[Ended]()
+        done = _cancel(using, cursor, job_ids, rows, reason=reason, children=children)
+        endings_of_jobs.ended(using, rows)
+        return done
 
 
-def cancel_children(using: str, cursor: CursorWrapper, parents: Sequence[int], *, reason: str) -> list[int]:
-    """Cancel, in the current transaction, the children of jobs that were cancelled with them; return what has ended."""
-    young = families.live_children(using, parents)
-    return _cancel(using, cursor, young, reason=reason, children=True).cancelled
+def cancel_children(using: str, cursor: CursorWrapper, parents: Sequence[int], *, reason: str) -> list[Ended]:
+    """Cancel, in the current transaction, the children of jobs that were cancelled with them.
+
+    Return what was at rest, for `ended`.
+    """
+    young, rows = families.live_children(using, parents), list[Ended]()
+    _cancel(using, cursor, young, rows, reason=reason, children=True)
+    return rows
 
 
-def _cancel(using: str, cursor: CursorWrapper, job_ids: Sequence[int], *, reason: str, children: bool) -> Cancelled:
+def _cancel(
+    using: str, cursor: CursorWrapper, job_ids: Sequence[int], rows: list[Ended], *, reason: str, children: bool
+) -> Cancelled:
+    """Cancel; `rows` gets what was at rest, all of which is to be told to `ended` at once: so that batches are locked
+    in the order of their ids.
+    """
     # Parents first: one that is told of its children's end before its own would go on.
     done = Cancelled([], [])
     generation, seen = list(job_ids), set[int]()
     while generation:
-        statuses = cancel_at_rest(using, cursor, generation, reason=reason)
+        at_rest = cancel_at_rest(cursor, generation, reason=reason)
+        rows += at_rest
+        statuses = {each.job_id: each.status for each in at_rest}
         left = sorted(set(generation) - set(statuses))
         cursor.execute(ASK_TO_CANCEL, {"ids": left, "reason": reason, "with_children": children})
         done.asked.extend(job_id for (job_id,) in cursor.fetchall())
-        cancelled = _cancelled(statuses)
+        cancelled = _cancelled(at_rest)
         done.cancelled.extend(cancelled)
         done.asked.extend(set(statuses) - set(cancelled))
         seen.update(generation)
@@ -113,23 +128,21 @@ def _cancel(using: str, cursor: CursorWrapper, job_ids: Sequence[int], *, reason
     return done
 
 
-def _cancelled(statuses: Mapping[int, str]) -> list[int]:
-    return [job_id for job_id, status in statuses.items() if status == Job.Status.CANCELLED]
+def _cancelled(rows: Sequence[Ended]) -> list[int]:
+    return [each.job_id for each in rows if each.status == Job.Status.CANCELLED]
 
 
-def cancel_at_rest(using: str, cursor: CursorWrapper, job_ids: Collection[int], *, reason: str) -> dict[int, str]:
-    """Cancel, in the current transaction, those of these jobs that are at rest and free; return their statuses now.
+def cancel_at_rest(cursor: CursorWrapper, job_ids: Collection[int], *, reason: str) -> list[Ended]:
+    """Cancel, in the current transaction, those of these jobs that are at rest and free; return them, for `ended`.
 
     READY is what has something to undo first.
     """
     cursor.execute(LOCK_AT_REST, {"ids": sorted(job_ids)})
     locked = [job_id for (job_id,) in cursor.fetchall()]
     if not locked:
-        return {}
+        return []
     cursor.execute(CANCEL_AT_REST, {"ids": locked, "reason": reason, "moment": clock.moment()})
-    rows = [Ended(*row[:-1]) for row in cursor.fetchall()]
-    endings_of_jobs.ended(using, rows)
-    return {each.job_id: each.status for each in rows}
+    return [Ended(*row[:-1]) for row in cursor.fetchall()]
 
 
 class Answered(NamedTuple):
@@ -148,9 +161,10 @@ def honour_requests(using: str, *, batch: int) -> Answered:
         return Answered(0, [])
     job_ids = list(with_children)
     with short_transaction(using) as cursor:
-        statuses = cancel_at_rest(using, cursor, job_ids, reason="")
-        parents = [job_id for job_id in statuses if with_children[job_id]]
-        children = cancel_children(using, cursor, parents, reason=WITH_PARENT) if parents else []
+        rows = cancel_at_rest(cursor, job_ids, reason="")
+        if parents := [each.job_id for each in rows if with_children[each.job_id]]:
+            rows += cancel_children(using, cursor, parents, reason=WITH_PARENT)
+        endings_of_jobs.ended(using, rows)
         cursor.execute(FORGET_ANSWERED, {"ids": job_ids})
         requests = int(cursor.rowcount)
-    return Answered(requests, [*_cancelled(statuses), *children])
+    return Answered(requests, _cancelled(rows))

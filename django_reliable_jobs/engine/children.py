@@ -19,7 +19,7 @@ from django_reliable_jobs.exceptions import InvalidCheckpoint, InvalidStep
 from django_reliable_jobs.models import Batch, Job
 from django_reliable_jobs.placement import Placement
 from django_reliable_jobs.replay import Stored
-from django_reliable_jobs.step_port import StepRecord
+from django_reliable_jobs.step_port import StepRecord, deleted
 
 PAGE = 1000
 MOST_FAILURES = 20
@@ -37,7 +37,8 @@ WITH {MINE}, saved AS (
 ), waiting AS (
     INSERT INTO django_reliable_jobs_wait (job_id, batches, since)
     SELECT job_id, %(batches)s::jsonb, {_NOW} FROM saved
-        ON CONFLICT (job_id) DO UPDATE SET event = NULL, batches = excluded.batches, is_satisfied = false
+        ON CONFLICT (job_id)
+        DO UPDATE SET event = NULL, batches = excluded.batches, since = excluded.since, is_satisfied = false
 )
 SELECT {LIMIT_IDLE} FROM saved
 """
@@ -70,16 +71,18 @@ class ChildPort(StepPort):
             self.record(StepRecord(name, placement.task.name, "done", arguments.dump(kept), kind="child"))
         return kept
 
-    def wait_for_batches(self, name: str, batches: Sequence[int], jobs: Sequence[int] | None) -> Stored | None:
+    def wait_for_batches(
+        self, name: str, batches: Sequence[int], jobs: Sequence[int] | None, count: int = 0
+    ) -> Stored | None:
         """Keep what came of batches that are over, or write down that they are waited for and return None.
 
-        `jobs`: each of them is kept with its result; None: only how many there were, and some failures.
+        `jobs`: each of them is kept with its result; None: there are `count`, and only some failures are kept.
         """
         is_open = Batch.objects.using(self._using).filter(pk__in=list(batches), finished_at=None).exists()
         if is_open:
             self._execute(WAIT_FOR_BATCHES, name=name, batches=arguments.dump(list(batches)))
             return None
-        value, failed = self._outcome(batches, jobs)
+        value, failed = self._outcome_of_all(batches, count) if jobs is None else self._outcome(batches, jobs)
         try:
             text = arguments.dump_checkpoint(
                 "the results of the children", value, task=self._task, max_bytes=settings.MAX_RESULT_BYTES
@@ -97,13 +100,18 @@ class ChildPort(StepPort):
         for member in self._members([batch_id]):
             yield None if member.result is None else arguments.load(member.result)
 
-    def _outcome(self, batches: Sequence[int], jobs: Sequence[int] | None) -> tuple[Any, bool]:
-        if jobs is None:
-            rows = Batch.objects.using(self._using).filter(pk__in=list(batches))
-            if not any(failed for failed in rows.values_list("failed", flat=True)):
-                return {"failures": []}, False
-            failures = [_told(member) for member in self._members(batches) if member.status != Job.Status.SUCCEEDED]
-            return {"failures": failures[:MOST_FAILURES]}, bool(failures)
+    def _outcome_of_all(self, batches: Sequence[int], count: int) -> tuple[Any, bool]:
+        rows = Batch.objects.using(self._using).filter(pk__in=list(batches))
+        if sum(succeeded or 0 for succeeded in rows.values_list("succeeded", flat=True)) == count:
+            return {"failures": []}, False
+        failures, missing = list[dict[str, Any]](), count
+        for member in self._members(batches):
+            missing -= 1
+            if member.status != Job.Status.SUCCEEDED and len(failures) < MOST_FAILURES:
+                failures.append(_told(member))
+        return {"failures": [*([deleted(missing)] if missing > 0 else []), *failures]}, True
+
+    def _outcome(self, batches: Sequence[int], jobs: Sequence[int]) -> tuple[Any, bool]:
         found = {member.job_id: member for member in self._members(batches)}
         members = [found.get(job_id) or Member(job_id, "deleted", None, "its row is gone") for job_id in jobs]
         failures = [_told(member) for member in members if member.status != Job.Status.SUCCEEDED]

@@ -16,6 +16,8 @@ from django_reliable_jobs.registry import find
 
 logger = logging.getLogger("django_reliable_jobs")
 
+FOLLOWED = "on_dead_followed"  # in `meta`: the job was dead before, and could not undo all that it did
+
 
 class Ended(NamedTuple):
     """A job whose attempt ended, or that was cancelled, with its status now: perhaps it has not ended."""
@@ -31,7 +33,8 @@ class Ended(NamedTuple):
 def ended(using: str, jobs: Sequence[Ended]) -> None:
     """Do what follows the end of those that have ended: `on_dead` tasks, alerts, the ends of their batches."""
     for job in jobs:
-        if job.status == Job.Status.DEAD and job.meta and (on_dead := load(job.meta).get("on_dead")):
+        meta = load(job.meta) if job.status == Job.Status.DEAD and job.meta else {}
+        if (on_dead := meta.get("on_dead")) and FOLLOWED not in meta:
             follow(using, on_dead, {"job_id": job.job_id}, cause=f"job {job.job_id} is dead")
         if job.compensation == Job.Compensation.FAILED:
             message = (

@@ -62,7 +62,20 @@ IS_WAITED_FOR = """EXISTS (
 SATISFY = f"""
 UPDATE django_reliable_jobs_wait wait SET is_satisfied = true
  WHERE job_id = ANY(%(ids)s::bigint[]) AND batches IS NOT NULL AND NOT is_satisfied AND NOT {IS_WAITED_FOR}
+   AND EXISTS (SELECT 1 FROM django_reliable_jobs_job job WHERE job.id = wait.job_id AND job.finished_at IS NULL)
 RETURNING job_id, {NOTIFY_ANY_IDLE}
+"""
+
+# In two statements, so that the second sees what was finished while the first waited. What children came to is not
+# known any more if one of them begins again; what followed a batch of other jobs has followed.
+LOCK_CHILDREN_OF = """
+SELECT id FROM django_reliable_jobs_batch batch WHERE parent_id IS NOT NULL AND id IN (
+       SELECT job.batch_id FROM django_reliable_jobs_job job WHERE job.id = ANY(%(ids)s::bigint[]))
+ ORDER BY id FOR UPDATE
+"""
+REOPEN = """
+UPDATE django_reliable_jobs_batch SET finished_at = NULL, succeeded = NULL, failed = NULL
+ WHERE id = ANY(%(ids)s::bigint[]) AND finished_at IS NOT NULL RETURNING id
 """
 
 # What was missed, as rows were deleted by hand: batches without a living job, and waits for batches that are over.
@@ -147,6 +160,12 @@ def finish(using: str, batch_ids: Sequence[int]) -> list[Finished]:
     if parents:
         satisfy(using, parents)
     return finished
+
+
+def reopen(using: str, job_ids: Sequence[int]) -> None:
+    """Let who waits for these jobs, as its children, wait for them again. In the transaction that revives them."""
+    if ids := [batch_id for (batch_id,) in _rows(using, LOCK_CHILDREN_OF, ids=list(job_ids))]:
+        _rows(using, REOPEN, ids=ids)
 
 
 def satisfy(using: str, job_ids: Sequence[int]) -> int:

@@ -182,7 +182,7 @@ def end(using: str, endings: Sequence[Ending], *, worker: str) -> set[int]:
             for job_id, status, came_to, *_ in rows
         ]
         if parents := [row[0] for row in rows if row[3]]:
-            cancel_children(using, cursor, parents, reason=WITH_PARENT)
+            ended += cancel_children(using, cursor, parents, reason=WITH_PARENT)
         endings_of_jobs.ended(using, ended)
     if waiting := [job_id for job_id, status in statuses.items() if status == Job.Status.WAITING]:
         waits.wake_these(using, waiting)

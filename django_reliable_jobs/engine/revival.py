@@ -9,6 +9,8 @@ from datetime import timedelta
 from django.db import IntegrityError, transaction
 
 from django_reliable_jobs import clock
+from django_reliable_jobs.engine import families
+from django_reliable_jobs.engine.endings_of_jobs import FOLLOWED
 from django_reliable_jobs.engine.transaction import short_transaction
 from django_reliable_jobs.engine.wakeup import notify_idle
 
@@ -31,7 +33,7 @@ WITH mine AS MATERIALIZED (
     SELECT DISTINCT ON (job.id) saved.id, saved.state
       FROM mine JOIN django_reliable_jobs_job job ON job.id = mine.id
       JOIN django_reliable_jobs_checkpoint saved ON saved.job_id = job.id AND saved.run = job.run
-     WHERE saved.kind <> 'checkpoint' ORDER BY job.id, saved.id DESC
+     WHERE saved.kind <> 'checkpoint' AND job.finished_at IS NOT NULL ORDER BY job.id, saved.id DESC
 ), tried_anew AS (
     DELETE FROM django_reliable_jobs_checkpoint saved USING last_step
      WHERE saved.id = last_step.id AND last_step.state = 'failed'
@@ -39,9 +41,10 @@ WITH mine AS MATERIALIZED (
 UPDATE django_reliable_jobs_job job
    SET status = CASE WHEN %(spread)s > 0 THEN 'SCHEDULED' ELSE 'READY' END,
        run_after = {_NOW} + make_interval(secs => random() * %(spread)s), finished_at = NULL, result = NULL,
-       reason = NULL, losses = 0,
+       reason = CASE WHEN job.compensation = 'running' THEN job.reason END, losses = 0,
        attempt = CASE WHEN job.status = 'SCHEDULED' AND NOT {_IS_NEW_RUN} THEN job.attempt ELSE 0 END,
        compensation = CASE WHEN {_IS_NEW_RUN} THEN 'none' ELSE job.compensation END,
+       meta = CASE WHEN {_IS_NEW_RUN} THEN job.meta - '{FOLLOWED}' ELSE job.meta END,
        run = job.run + CASE WHEN {_IS_NEW_RUN} THEN 1 ELSE 0 END, expires_at = NULL, start_before = NULL
   FROM mine WHERE job.id = mine.id
 RETURNING job.id, {notify_idle("job.queue_name")}
@@ -53,20 +56,23 @@ SELECT id FROM django_reliable_jobs_job
  WHERE id = ANY(%(ids)s::bigint[]) AND compensation = 'failed' AND finished_at IS NOT NULL ORDER BY id
 """
 
-# What stopped goes on where it stopped.
+# What stopped goes on where it stopped. `on_dead` has followed, and does so once.
 RETRY_UNDO = f"""
 WITH mine AS MATERIALIZED (
     SELECT id FROM django_reliable_jobs_job
      WHERE id = ANY(%(ids)s::bigint[]) AND compensation = 'failed' AND finished_at IS NOT NULL
      ORDER BY id FOR NO KEY UPDATE
 ), tried_anew AS (
-    UPDATE django_reliable_jobs_checkpoint saved SET undo_state = NULL, undo_tries = NULL
+    UPDATE django_reliable_jobs_checkpoint saved
+       SET undo_state = CASE WHEN saved.state = 'failed' THEN 'trying' END, undo_tries = NULL
       FROM mine JOIN django_reliable_jobs_job job ON job.id = mine.id
      WHERE saved.job_id = job.id AND saved.run = job.run AND saved.undo_state = 'failed'
 )
 UPDATE django_reliable_jobs_job job
    SET status = 'READY', compensation = 'running', ends_as = job.status, run_after = {_NOW}, finished_at = NULL,
-       losses = 0
+       losses = 0, unique_hash = CASE WHEN %(keeps_key)s THEN job.unique_hash END,
+       meta = CASE WHEN job.status = 'DEAD' AND jsonb_exists(job.meta, 'on_dead')
+                   THEN job.meta || '{{"{FOLLOWED}": true}}' ELSE job.meta END
   FROM mine WHERE job.id = mine.id
 RETURNING job.id, {notify_idle("job.queue_name")}
 """
@@ -110,12 +116,25 @@ def revive(using: str, job_ids: Sequence[int], *, from_start: bool = False, spre
                     revived += [row[0] for row in cursor.fetchall()]
             except IntegrityError:
                 duplicates += group
+        families.reopen(using, revived)
         cursor.execute(NOT_UNDONE, {"ids": [] if from_start else sorted(set(job_ids) - set(revived))})
         return Revived(revived, duplicates, [job_id for (job_id,) in cursor.fetchall()])
 
 
 def retry_undo(using: str, job_ids: Sequence[int]) -> list[int]:
-    """Go on undoing what these ended jobs did and could not undo, where it stopped; return their ids."""
+    """Go on undoing what these ended jobs did and could not undo, where it stopped; return their ids.
+
+    One whose unique key another job holds by now gives it up: undoing can't wait for that one's end.
+    """
+    undoing: list[int] = []
     with short_transaction(using) as cursor:
-        cursor.execute(RETRY_UNDO, {"ids": sorted(job_ids), "moment": clock.moment()})
-        return [job_id for job_id, _ in cursor.fetchall()]
+        for job_id in sorted(job_ids):
+            parameters = {"ids": [job_id], "moment": clock.moment()}
+            try:
+                with transaction.atomic(using=using):
+                    cursor.execute(RETRY_UNDO, {**parameters, "keeps_key": True})
+                    undoing += [row[0] for row in cursor.fetchall()]
+            except IntegrityError:
+                cursor.execute(RETRY_UNDO, {**parameters, "keeps_key": False})
+                undoing += [row[0] for row in cursor.fetchall()]
+    return undoing

@@ -15,7 +15,7 @@ from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine.checkpoints import MINE, AttemptPort
 from django_reliable_jobs.engine.transaction import LIMIT_IDLE, around, engine_cursor, open_blocks, short_transaction
 from django_reliable_jobs.engine.undoing import MAY_BE_UNDONE
-from django_reliable_jobs.exceptions import InvalidStep, LeaseLost, Suspension
+from django_reliable_jobs.exceptions import Ending, InvalidStep, LeaseLost, Suspension
 from django_reliable_jobs.replay import Asked, Replay, Stored
 from django_reliable_jobs.retry import DEFAULT_POLICY, RetryPolicy
 
@@ -38,9 +38,9 @@ RECORD = f"""
 WITH {MINE}
 INSERT INTO django_reliable_jobs_checkpoint AS saved
        (job_id, run, name, kind, state, value, function, args, undo, is_atomic, tries, error, token, started_at,
-        saved_at)
+        saved_at, undo_state)
 SELECT mine.id, mine.run, %(name)s, %(kind)s, %(state)s, %(value)s::jsonb, %(function)s, %(args)s::jsonb, %(undo)s,
-       %(is_atomic)s, %(tries)s, %(error)s, %(token)s, {_NOW} - make_interval(secs => %(took)s), {_NOW}
+       %(is_atomic)s, %(tries)s, %(error)s, %(token)s, {_NOW} - make_interval(secs => %(took)s), {_NOW}, %(undo_state)s
   FROM mine
     ON CONFLICT (job_id, run, name, kind)
     DO UPDATE SET
@@ -49,7 +49,7 @@ SELECT mine.id, mine.run, %(name)s, %(kind)s, %(state)s, %(value)s::jsonb, %(fun
        tries = CASE WHEN saved.state = 'done' THEN saved.tries ELSE excluded.tries END,
        error = CASE WHEN saved.state = 'done' THEN saved.error ELSE excluded.error END,
        args = excluded.args, undo = excluded.undo, is_atomic = excluded.is_atomic, token = excluded.token,
-       saved_at = excluded.saved_at
+       saved_at = excluded.saved_at, undo_state = excluded.undo_state
 RETURNING {LIMIT_IDLE}
 """
 
@@ -61,13 +61,18 @@ SELECT name, function, state, value::text, args::text, undo, is_atomic, coalesce
  ORDER BY id DESC
 """
 
+# What is undone stays so: an error that comes after the COMMIT, from a hook or as its answer is lost, is too late. The
+# lock on the job waits for a session that was lost in the middle of it.
 RECORD_UNDO = f"""
-WITH {MINE}
-UPDATE django_reliable_jobs_checkpoint saved
-   SET undo_state = %(state)s, undo_tries = %(tries)s, undo_error = %(error)s, undone_at = {_NOW}, token = %(token)s
-  FROM mine
- WHERE saved.job_id = mine.id AND saved.run = mine.run AND saved.name = %(name)s AND saved.kind = 'step'
-RETURNING {LIMIT_IDLE}
+WITH {MINE}, recorded AS (
+    UPDATE django_reliable_jobs_checkpoint saved
+       SET undo_state = %(state)s, undo_tries = %(tries)s, undo_error = %(error)s, undone_at = {_NOW}, token = %(token)s
+      FROM mine
+     WHERE saved.job_id = mine.id AND saved.run = mine.run AND saved.name = %(name)s AND saved.kind = 'step'
+       AND saved.undo_state IS DISTINCT FROM 'done'
+    RETURNING saved.id
+)
+SELECT (SELECT count(*) FROM recorded) > 0, {LIMIT_IDLE} FROM mine
 """
 
 _UNTIL = f"coalesce(%(until)s::timestamptz, {_NOW} + make_interval(secs => %(delay)s))"
@@ -103,7 +108,8 @@ WITH {MINE}, event AS (
 ), waiting AS (
     INSERT INTO django_reliable_jobs_wait (job_id, event, since)
     SELECT job_id, %(event)s, {_NOW} FROM saved WHERE state = 'waiting'
-        ON CONFLICT (job_id) DO UPDATE SET event = excluded.event, is_satisfied = false
+        ON CONFLICT (job_id)
+        DO UPDATE SET event = excluded.event, batches = NULL, since = excluded.since, is_satisfied = false
 ), over AS (
     DELETE FROM django_reliable_jobs_wait wait USING saved WHERE wait.job_id = saved.job_id AND saved.state <> 'waiting'
 )
@@ -123,7 +129,7 @@ class StepToUndo(NamedTuple):
 
     name: str
     function: str
-    state: str  # done | trying: nobody knows
+    state: str  # done | trying, failed: nobody knows
     value: str
     args: str
     undo: str
@@ -153,6 +159,7 @@ class StepPort(AttemptPort):
         self.module = module  # of the task: where functions are found by name
         self.running: RunningStep | None = None
         self.suspension: Suspension | None = None
+        self.ending: Ending | None = None
         self.replay: Replay | None = None
         self._is_atomic = is_atomic
         self._is_first_claim = is_first_claim
@@ -187,9 +194,13 @@ class StepPort(AttemptPort):
 
     def try_to_record(self, record: StepRecord) -> bool:
         """Write what came of a step; return whether the connection held. Another one is opened for the next try."""
+        return self.holds(lambda: self.record(record))
+
+    def holds(self, write: Callable[[], object]) -> bool:
+        """Write; return whether the connection held. Another one is opened for the next try."""
         connection = connections[self._using]
         try:
-            self.record(record)
+            write()
         except (OperationalError, InterfaceError):
             if connection.in_atomic_block or connection.is_usable():
                 raise
@@ -225,9 +236,11 @@ class StepPort(AttemptPort):
             cursor.execute(TO_UNDO, self._key)
             return [StepToUndo._make(row) for row in cursor.fetchall()]
 
-    def record_undo(self, name: str, state: str, tries: int, error: str | None = None) -> None:
-        """Write what came of the undo of a step. Raises LeaseLost if the attempt was replaced."""
-        self._write(RECORD_UNDO, name=name, state=state, tries=tries, error=error, moment=clock.moment())
+    def record_undo(self, name: str, state: str, tries: int, error: str | None = None) -> bool:
+        """Write what came of the undo of a step; return False if it was done before. Raises LeaseLost if the attempt
+        was replaced.
+        """
+        return bool(self._execute(RECORD_UNDO, name=name, state=state, tries=tries, error=error)[0])
 
     def sleep(self, name: str, until: float | datetime) -> float:
         """Write down a sleep; return the seconds that are left of it."""

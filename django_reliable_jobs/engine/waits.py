@@ -24,15 +24,18 @@ HAS_NEWS = """(
     OR EXISTS (SELECT 1 FROM django_reliable_jobs_wait wait JOIN django_reliable_jobs_job job ON job.id = wait.job_id
                 WHERE wait.is_satisfied AND job.status = 'WAITING'))"""
 
+# A job that has ended does not wait; if it begins again, it looks for itself.
+_IS_LIVE = "EXISTS (SELECT 1 FROM django_reliable_jobs_job job WHERE job.id = wait.job_id AND job.finished_at IS NULL)"
+
 # New events are looked at once. A wait that is written later finds its event itself.
-JOIN_NEW = """
+JOIN_NEW = f"""
 WITH fresh AS MATERIALIZED (
     SELECT id, name FROM django_reliable_jobs_event WHERE is_new ORDER BY id LIMIT %(batch)s FOR UPDATE SKIP LOCKED
 ), seen AS (
     UPDATE django_reliable_jobs_event event SET is_new = false FROM fresh WHERE event.id = fresh.id
 ), waiting AS MATERIALIZED (
     SELECT wait.job_id FROM fresh JOIN django_reliable_jobs_wait wait ON wait.event = fresh.name
-     WHERE NOT wait.is_satisfied ORDER BY wait.job_id FOR UPDATE OF wait
+     WHERE NOT wait.is_satisfied AND {_IS_LIVE} ORDER BY wait.job_id FOR UPDATE OF wait
 ), satisfied AS (
     UPDATE django_reliable_jobs_wait wait SET is_satisfied = true FROM waiting WHERE wait.job_id = waiting.job_id
 )
@@ -40,11 +43,11 @@ SELECT (SELECT count(*) FROM fresh), (SELECT count(*) FROM waiting)
 """
 
 # The truth, whatever was missed: every wait whose event is there.
-_JOIN = """
+_JOIN = f"""
 WITH waiting AS MATERIALIZED (
     SELECT wait.job_id FROM django_reliable_jobs_wait wait
       JOIN django_reliable_jobs_event event ON event.name = wait.event
-     WHERE NOT wait.is_satisfied AND {} ORDER BY wait.job_id FOR UPDATE OF wait
+     WHERE NOT wait.is_satisfied AND {_IS_LIVE} AND {{}} ORDER BY wait.job_id FOR UPDATE OF wait
 )
 UPDATE django_reliable_jobs_wait wait SET is_satisfied = true FROM waiting WHERE wait.job_id = waiting.job_id
 """

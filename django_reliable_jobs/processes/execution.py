@@ -63,7 +63,8 @@ def execute(
     except BaseException as error:
         with suppress(Exception):
             leave()
-        outcome = suspending.outcome_of(context, port, error) or judge(task, job, flag, error)
+        cause = suspending.cause_of(port, error)
+        outcome = suspending.outcome_of(context, port, cause) or judge(task, job, flag, cause)
         return _told(task, job, outcome, leave)
     try:
         leave()

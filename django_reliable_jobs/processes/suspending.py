@@ -7,7 +7,14 @@ import logging
 from django_reliable_jobs.context import JobContext
 from django_reliable_jobs.engine.lifecycle import Outcome
 from django_reliable_jobs.engine.steps import StepPort
-from django_reliable_jobs.exceptions import Ending, HistoryMismatch, Interruption, StepFailed, Suspension
+from django_reliable_jobs.exceptions import (
+    Ending,
+    HistoryMismatch,
+    Interruption,
+    LeaseLost,
+    StepFailed,
+    Suspension,
+)
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.processes.errors import one_line, stored
 
@@ -18,13 +25,21 @@ TIMED_OUT = "the step ran longer than its timeout"
 
 
 def raise_if_suspended(port: StepPort) -> None:
-    """Raise a suspension that the task has caught; warn of steps that it has not asked for."""
+    """Raise a suspension that the task has caught, or an ending of a step; warn of steps that it has not asked for."""
+    if port.ending is not None:
+        logger.warning("job %s has caught what a step of it raised to end it; it ends all the same", port.job_id)
+        raise port.ending
     if port.suspension is not None:
         logger.warning("job %s has caught the exception that was to suspend it; it waits all the same", port.job_id)
         raise port.suspension
     if port.replay is not None and port.replay.leftover:
         names = ", ".join(map(repr, port.replay.leftover))
         logger.warning("job %s has ended without asking for steps of its history: %s", port.job_id, names)
+
+
+def cause_of(port: StepPort, error: BaseException) -> BaseException:
+    """Return what ended an attempt: what a step raised to end it, though the task made another error of that."""
+    return port.ending if port.ending is not None and isinstance(error, Exception) else error
 
 
 def outcome_of(context: JobContext, port: StepPort, error: BaseException) -> Outcome | None:
@@ -60,6 +75,8 @@ def _timed_out(port: StepPort) -> Outcome:
         return _suspended(running.fail(TimeoutError(TIMED_OUT)))
     except StepFailed as error:  # kept: the next claim runs the task into it
         return _put_off(str(error), 0.0)
+    except LeaseLost:
+        return _put_off(TIMED_OUT, 0.0)  # not written: the job is somebody else's
     except Exception:
         logger.exception("job %s: that a step was given up could not be written; it is tried again", port.job_id)
         return _put_off(TIMED_OUT, 1.0)

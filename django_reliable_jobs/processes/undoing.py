@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -21,13 +21,14 @@ from django_reliable_jobs.models import Job
 from django_reliable_jobs.processes.errors import one_line, stored
 from django_reliable_jobs.registry import Task
 from django_reliable_jobs.replay import find_function
-from django_reliable_jobs.step_port import StepRecord
+from django_reliable_jobs.step_port import WRITE_PAUSES, StepRecord
 
 logger = logging.getLogger("django_reliable_jobs")
 
 FAULT_SECONDS = 5.0
 BROKEN_BACKOFF_SECONDS = 60.0
 INSIDE = object()  # no step may begin inside an undo
+RAN_TOO_LONG = "the undo ran longer than the timeout of its task"
 
 UNDONE = Outcome(status=Job.Status.DEAD.value, compensation=Job.Compensation.DONE.value, uses_attempt=False)
 NOT_UNDONE = Outcome(status=Job.Status.DEAD.value, compensation=Job.Compensation.FAILED.value, uses_attempt=False)
@@ -56,12 +57,23 @@ def undo(
 ) -> Outcome:
     """Undo what is left to undo; return the outcome of the attempt. Never raises."""
     undoer = Undoer(task, job, context, port, call)
-    try:
+
+    def work() -> None:
         try:
             with entered(context):
                 undoer.run()
         finally:
             leave()
+
+    outcome = _outcome_of(job, work)
+    # Written when the thread is out of the undo, as no query is a safe point then.
+    late = undoer.ran_too_long
+    return outcome if late is None else _outcome_of(job, lambda: undoer.give_up(late))
+
+
+def _outcome_of(job: ClaimedJob, work: Callable[[], None]) -> Outcome:
+    try:
+        work()
     except TryAgain as again:
         return _put_off(again.delay)
     except UndoFailed:
@@ -86,16 +98,29 @@ class Undoer:
         self._context = context
         self._port = port
         self._call = call
+        self._under_way: StepToUndo | None = None
 
     def run(self) -> None:
         self._port.running = INSIDE  # type: ignore[assignment]
         for each in self._port.steps_to_undo():
             self._context.raise_if_stopping()
+            self._under_way = each
             try:
                 self._undo(each)
             except Exception as error:
                 self._context.raise_if_stopping()
                 self._failed(each, error)
+            self._under_way = None
+
+    @property
+    def ran_too_long(self) -> StepToUndo | None:
+        """The step whose undo was ended by the timeout of its task."""
+        return self._under_way if self._context._stop.reason == "timeout" else None
+
+    def give_up(self, step: StepToUndo) -> None:
+        """Keep that an undo ran too long, as a failed try. Raises TryAgain or UndoFailed."""
+        self._failed(step, TimeoutError(RAN_TOO_LONG))
+        raise TryAgain(0.0)
 
     def _undo(self, step: StepToUndo) -> None:
         args = arguments.load(step.args)
@@ -103,9 +128,13 @@ class Undoer:
         if value is None:
             return
         undo = self._find(step.undo)
-        with transaction.atomic(using=self._context.using) if step.is_atomic else nullcontext():
+        if step.is_atomic:
+            with transaction.atomic(using=self._context.using):
+                self._called(undo, [arguments.load(value), *args])
+                self._port.record_undo(step.name, "done", step.undo_tries + 1)
+        else:
             self._called(undo, [arguments.load(value), *args])
-            self._port.record_undo(step.name, "done", step.undo_tries + 1)
+            self._keep(lambda: self._port.record_undo(step.name, "done", step.undo_tries + 1))
         logger.info("job %s: the step %r is undone", self._job.id, step.name)
 
     def _find_out(self, step: StepToUndo, args: list[Any]) -> str | None:
@@ -126,8 +155,16 @@ class Undoer:
             logger.info("job %s: the step %r did nothing: %s", self._job.id, step.name, one_line(error))
             self._port.record(record._replace(state="failed", error=stored(one_line(error), 1000)))
             return None
-        self._port.record(record._replace(value=text))
+        self._keep(lambda: self._port.record(record._replace(value=text)))
         return text
+
+    def _keep(self, write: Callable[[], object]) -> None:
+        """Write what came of a call that has been made. A connection that was lost meanwhile costs another try."""
+        for pause in WRITE_PAUSES:
+            if self._port.holds(write):
+                return
+            time.sleep(pause)
+        write()
 
     def _says_nothing_was_done(self, error: Exception) -> bool:
         return isinstance(error, Fail | Cancel) or self._task.retry_policy.is_final(error)
@@ -143,12 +180,15 @@ class Undoer:
         return function
 
     def _failed(self, step: StepToUndo, error: Exception) -> None:
+        self._under_way = None
         tries, text = step.undo_tries + 1, stored(one_line(error), 1000)
-        if tries >= settings.MAX_ATTEMPTS:
-            self._port.record_undo(step.name, "failed", tries, text)
+        is_last = tries >= settings.MAX_ATTEMPTS
+        if not self._port.record_undo(step.name, "failed" if is_last else "trying", tries, text):
+            logger.warning("job %s: the step %r is undone; after its COMMIT came: %s", self._job.id, step.name, text)
+            return
+        if is_last:
             logger.error("job %s: the step %r can't be undone: %s", self._job.id, step.name, text, exc_info=error)
             raise UndoFailed(step.name) from error
-        self._port.record_undo(step.name, "trying", tries, text)
         delay = self._delay(error, tries)
         logger.warning("job %s: the undo of %r failed: %s; again in %.1f s", self._job.id, step.name, text, delay)
         raise TryAgain(delay) from error

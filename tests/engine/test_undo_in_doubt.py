@@ -15,7 +15,7 @@ from testproject.shop.tasks import fulfil_order
 from tests import orders, step_tasks
 from tests.claims import claim_one_as
 from tests.concurrency.test_step_races import run as run_claimed
-from tests.engine.test_undo import breaks, effects, go_on, row, run
+from tests.engine.test_undo import begin_by_hand, breaks, die, effects, go_on, row, row_of, run
 from tests.recorded import run_jobs
 from tests.step_tasks import unmake
 
@@ -109,7 +109,17 @@ class TestInDoubt:
             step("make a", step_tasks.refuses, "a", undo=unmake)
 
         job = run(flow)
-        assert (job.status, job.compensation, effects()) == ("DEAD", "done", ["refused", "refused"])
+        assert (job.status, job.compensation, effects()) == ("DEAD", "none", ["refused"])
+        assert Checkpoint.objects.get(name="make a").state == "failed"
+
+    def test_one_that_was_cut_off_and_then_says_so_is_known_to_have_done_nothing(self) -> None:
+        step_tasks.follows.enqueue()
+        job = claim_one_as(1)
+        begin_by_hand(job, "a")
+        Checkpoint.objects.update(function="tests.step_tasks:refuses")
+        die(job)
+        run_jobs()
+        assert (row_of(job).status, row_of(job).compensation, effects()) == ("DEAD", "done", ["refused"])
         assert Checkpoint.objects.get(name="make a").state == "failed"
 
 
@@ -142,10 +152,10 @@ class TestFamily:
         assert job.status == "WAITING"
         cancel_at_rest = cancelling.cancel_at_rest
 
-        def after_a_worker_has_looked(using: str, cursor: Any, ids: list[int], *, reason: str) -> dict[int, str]:
+        def after_a_worker_has_looked(cursor: Any, ids: list[int], *, reason: str) -> Any:
             if ids == [job.pk]:
                 run_jobs()  # a worker, in the moment before the parent is reached
-            return cancel_at_rest(using, cursor, ids, reason=reason)
+            return cancel_at_rest(cursor, ids, reason=reason)
 
         monkeypatch.setattr(cancelling, "cancel_at_rest", after_a_worker_has_looked)
         lifecycle.cancel("default", [job.pk], reason="no more", children=True)
@@ -175,6 +185,18 @@ class TestFamily:
         run_jobs()
         assert row(parent).status == "CANCELLED"
         assert Job.objects.exclude(pk=parent.pk).get().status == status
+
+    def test_a_second_request_may_mean_the_children_too(self) -> None:
+        step_tasks.flow = start_one_and_fail
+        parent = step_tasks.follows.enqueue()
+        job = claim_one_as(1)
+        lifecycle.cancel("default", [parent.pk], reason="no more")
+        assert lifecycle.cancel("default", [parent.pk], reason="really", children=True).asked == [parent.pk]
+        assert lifecycle.cancel("default", [parent.pk], reason="really", children=False).asked == []
+        run_claimed(job)
+        run_jobs()
+        assert row(parent).reason == "no more"
+        assert Job.objects.exclude(pk=parent.pk).get().status == "CANCELLED"
 
 
 def start_one_and_fail() -> None:
