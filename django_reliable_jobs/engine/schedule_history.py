@@ -13,11 +13,11 @@ from django_reliable_jobs.models import Schedule, Slot, SlotRange
 # Each arm is one descent of the index of a schedule's jobs, however many there are.
 LAST_JOBS = """
 SELECT DISTINCT ON (last.schedule_id)
-       last.schedule_id, last.id, last.status, last.slot, last.started_at, last.finished_at
+       last.schedule_id, last.id, last.status, last.slot, last.started_at, last.finished_at, last.reason
   FROM unnest(%(ids)s::bigint[]) AS given(id)
  CROSS JOIN unnest(ARRAY['SCHEDULED', 'READY', 'RUNNING', 'WAITING', 'SUCCEEDED', 'DEAD', 'CANCELLED']) AS state(status)
  CROSS JOIN LATERAL (
-       SELECT job.schedule_id, job.id, job.status, job.slot, job.started_at, job.finished_at
+       SELECT job.schedule_id, job.id, job.status, job.slot, job.started_at, job.finished_at, job.reason
          FROM django_reliable_jobs_job job
         WHERE job.schedule_id = given.id AND job.status = state.status
         ORDER BY job.finished_at DESC LIMIT 1) last
@@ -34,6 +34,7 @@ class LastJob(NamedTuple):
     slot: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
+    reason: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from django.utils.html import strip_tags
 from django_reliable_jobs.admin import overview_schedules
 from django_reliable_jobs.engine import heartbeat, queues, standings
 from django_reliable_jobs.models import Alert, Job, Leader, MinuteCount, Schedule, Slot, SlotRange
+from django_reliable_jobs.testing import run_jobs
 from tests import tasks
 from tests.browser.scene import a_morning
 from tests.schedules import a_schedule
@@ -53,6 +54,17 @@ def a_slot(schedule: Schedule, ago: timedelta, **row: Any) -> None:
     Slot.objects.create(
         schedule_id=schedule.pk, slot=timezone.now() - ago, **{"outcome": "missed", "reason": "deadline", **row}
     )
+
+
+def a_run(schedule: Schedule, ago: timedelta, **row: Any) -> Job:
+    """A job of a slot; it succeeded, unless the columns say otherwise."""
+    slot = timezone.now() - ago
+    given = {"task": "x", "status": "SUCCEEDED", "run_after": slot, "slot": slot, "schedule_id": schedule.pk, **row}
+    if given["status"] in Job.ENDED:
+        given.setdefault("finished_at", slot)
+    job = Job.objects.create(**given)
+    Slot.objects.create(schedule_id=schedule.pk, slot=slot, outcome="job", job_id=job.pk)
+    return job
 
 
 def health_of(schedule: Schedule) -> str:
@@ -97,16 +109,44 @@ class TestSchedules:
         assert "missed, and not caught up" in text
         assert "and 5 more in the last 24 hours" in text
 
-    def test_what_is_older_than_a_day_is_no_news(self) -> None:
+    def test_what_is_older_than_a_day_is_no_news_once_it_ran_again(self) -> None:
         schedule = a_schedule_of_today()
         a_slot(schedule, timedelta(hours=25))
+        a_run(schedule, timedelta(hours=24.5))
         assert health_of(schedule) == "well"
 
-    @pytest.mark.parametrize("reason", ["paused", "edited", "replaced"])
+    @pytest.mark.parametrize("ago", [timedelta(hours=25), timedelta(days=9)])
+    def test_a_weekly_one_that_did_not_run_stays_in_trouble_until_its_next_slot(self, ago: timedelta) -> None:
+        schedule = a_schedule_of_today()
+        a_run(schedule, ago + timedelta(days=7))
+        a_slot(schedule, ago)
+        assert health_of(schedule) == "absent"
+        last = timezone.now() - ago + timedelta(hours=1)
+        a_range = {"first": last, "last": last, "count": 1, "outcome": "missed", "reason": "misfire"}
+        SlotRange.objects.create(schedule_id=schedule.pk, **a_range)
+        [standing], _ = standings.schedules("default", timezone.now())
+        assert standing.absence is not None and standing.absence.reason == "misfire", "the range is newer"
+
+    def test_it_says_that_no_scheduler_decided_in_time(self, admin_client: Client) -> None:
+        a_slot(a_schedule_of_today(), timedelta(hours=6))
+        assert "; no scheduler had decided it by " in shown(admin_client)
+
+    @pytest.mark.parametrize("reason", ["edited", "replaced"])
     def test_what_a_person_asked_for_is_no_news(self, reason: str) -> None:
         schedule = a_schedule_of_today()
+        a_run(schedule, timedelta(hours=2))
         a_slot(schedule, timedelta(hours=1), outcome="skipped", reason=reason)
         assert health_of(schedule) == "well"
+
+    def test_a_pause_of_the_night_is_told_in_the_morning(self, admin_client: Client) -> None:
+        schedule = a_schedule_of_today()
+        a_slot(schedule, timedelta(hours=6), outcome="skipped", reason="paused")
+        assert health_of(schedule) == "skipped"
+        assert "the schedule was paused" in shown(admin_client)
+
+    def test_one_that_has_not_run_yet_is_not_called_well(self, admin_client: Client) -> None:
+        assert health_of(a_schedule_of_today()) == "new"
+        assert "has not run yet" in shown(admin_client)
 
     def test_a_slot_left_out_by_rule_is_told_but_is_no_trouble(self, admin_client: Client) -> None:
         schedule = a_schedule_of_today()
@@ -127,6 +167,65 @@ class TestSchedules:
         assert health_of(schedule) == "failed"
         assert "1 job died in the last 24 hours: no dial tone" in shown(admin_client)
         assert f"/job/{job.pk}/change/" in admin_client.get(FRAGMENT).content.decode()
+
+    def test_one_that_died_long_ago_says_why_until_it_runs_again(self, admin_client: Client) -> None:
+        schedule = a_schedule_of_today()
+        a_run(schedule, timedelta(days=3), status="DEAD", reason="no dial tone")
+        assert health_of(schedule) == "failed"
+        assert "no dial tone" in shown(admin_client)
+
+    def test_one_whose_job_waits_for_a_worker_says_so(self, admin_client: Client) -> None:
+        schedule = a_schedule_of_today()
+        job = a_run(schedule, timedelta(hours=6), status="READY", queue_name="mail")
+        assert health_of(schedule) == "stuck"
+        assert "no worker serves its queue, mail" in shown(admin_client)
+        a_worker(serves=["mail"])
+        assert "waits since" in shown(admin_client) and "in the queue mail" in shown(admin_client)
+        queues.pause("default", ["mail"])
+        text = shown(admin_client)
+        assert "has not started" in text and "its queue, mail, is paused" in text and f"#{job.pk}" in text
+
+    @pytest.mark.parametrize("status", ["READY", "SCHEDULED"])
+    def test_a_job_that_waits_for_minutes_is_no_trouble(self, status: str) -> None:
+        schedule = a_schedule_of_today()
+        a_run(schedule, timedelta(minutes=9), status=status)
+        assert health_of(schedule) == "well"
+        a_run(schedule, timedelta(minutes=11), status=status)
+        assert health_of(schedule) == "stuck"
+
+    def test_a_job_that_waits_for_the_one_before_it_is_no_trouble(self) -> None:
+        schedule = a_schedule_of_today()
+        a_run(schedule, timedelta(hours=1), status="READY", serial_key=schedule.serial_key)
+        assert health_of(schedule) == "stuck"
+        running = {"token": 1, "worker_id": 1, "started_at": Now(), "claims": 1}
+        a_run(schedule, timedelta(hours=2), status="RUNNING", serial_key=schedule.serial_key, **running)
+        assert health_of(schedule) == "well"
+
+    def test_one_that_is_tried_again_says_when_and_why(self, admin_client: Client) -> None:
+        schedule = a_schedule_of_today()
+        later = {"run_after": timezone.now() + timedelta(minutes=5), "attempt": 1, "claims": 1, "max_attempts": 3}
+        a_run(schedule, timedelta(minutes=1), status="SCHEDULED", reason="OSError: no route", **later)
+        assert health_of(schedule) == "retrying"
+        assert "attempt 1 of 3 did not succeed" in shown(admin_client)
+        assert "OSError: no route" in shown(admin_client)
+
+    def test_one_whose_job_was_not_started_in_time_did_not_run(self, admin_client: Client) -> None:
+        schedule = a_schedule_of_today(start_deadline=timedelta(hours=1))
+        slot = timezone.now() - timedelta(hours=6)
+        late = {"task": schedule.task, "status": "READY", "start_before": slot + timedelta(hours=1)}
+        job = a_run(schedule, timedelta(hours=6), **late)
+        run_jobs(raise_errors=False)
+        job.refresh_from_db()
+        assert job.status == "CANCELLED", "the premise: a worker came too late for it"
+        a_run(schedule, timedelta(minutes=1))
+        assert health_of(schedule) == "absent"
+        assert "1 job was not started in time: no worker was free before" in shown(admin_client)
+
+    def test_one_whose_last_job_was_cancelled_says_so(self, admin_client: Client) -> None:
+        schedule = a_schedule_of_today()
+        a_run(schedule, timedelta(hours=1), status="CANCELLED", reason="cancelled by ada")
+        assert health_of(schedule) == "cancelled"
+        assert "cancelled by ada" in shown(admin_client)
 
     def test_broken_and_paused_ones_say_so(self, admin_client: Client) -> None:
         a_schedule_of_today("broken", error="no such zone", error_at=Now(), retry_at=Now())
