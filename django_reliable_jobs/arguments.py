@@ -43,23 +43,28 @@ def dump_arguments(
     task: str,
     max_bytes: int,
     sensitive: Collection[str] = (),
+    accepts: Callable[[KeysView[Any]], bool] = lambda names: False,
 ) -> tuple[str, str]:
     """Return (args, kwargs) as JSON texts. Raises InvalidArguments, which names the argument and the way out, and shows
     no value of one that is `sensitive`.
 
     Checked: the signature accepts them; each value survives the round trip through PostgreSQL's JSON; the size.
+    `accepts` is that of `accepts_by_name`, made once for many calls.
     """
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise InvalidArguments(f"{task}{_brief(signature)}: {_misspelt(signature, kwargs) or error}") from None
+    if args or not accepts(kwargs.keys()):
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidArguments(f"{task}{_brief(signature)}: {_misspelt(signature, kwargs) or error}") from None
     try:
         texts = dump(list(args)) if args else "[]", dump(dict(kwargs)) if kwargs else "{}"
     except ValueError:
+        bound = signature.bind(*args, **kwargs)
         raise InvalidArguments(f"{task}: {_fault_in_arguments(bound, sensitive)}") from None
     size = len(texts[0]) + len(texts[1])
     if size > max_bytes:
-        largest = max(_named(bound), key=lambda each: len(dump(each[1])), default=("", None))[0]
+        named = _named(signature.bind(*args, **kwargs))
+        largest = max(named, key=lambda each: len(dump(each[1])), default=("", None))[0]
         raise InvalidArguments(
             f"{task}: the arguments take {size} bytes as JSON, more than MAX_ARGUMENT_BYTES ({max_bytes}); the largest"
             f" is {largest}. Store the data and pass its id."
@@ -68,13 +73,12 @@ def dump_arguments(
 
 
 def dump_calls(
-    signature: inspect.Signature, calls: list[Any], *, max_bytes: int
+    calls: list[Any], *, accepts: Callable[[KeysView[Any]], bool], max_bytes: int
 ) -> tuple[str, list[dict[str, Any]]] | None:
     """Return many calls by keyword as one JSON array, and as they come back from it.
 
     None if one can't be carried, or is not known to be right without a closer look: `dump_arguments` then tells.
     """
-    accepts = _accepts_by_name(signature)
     if not all(type(call) is dict and accepts(call.keys()) for call in calls):
         return None
     try:
@@ -90,8 +94,10 @@ def dump_calls(
     return (text, loaded) if is_right else None
 
 
-def _accepts_by_name(signature: inspect.Signature) -> Callable[[KeysView[Any]], bool]:
-    """Return a test for the names of keyword arguments, many times as fast as binding them."""
+def accepts_by_name(signature: inspect.Signature) -> Callable[[KeysView[Any]], bool]:
+    """Return a test whether a call with keyword arguments of these names fits, faster than binding them; False also
+    stands for: not known.
+    """
     parameters = signature.parameters.values()
     by_name = [each for each in parameters if each.kind in _BY_NAME]
     known = {each.name for each in by_name}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, KeysView, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from difflib import get_close_matches
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from django_reliable_jobs import declaration, limits
+from django_reliable_jobs.arguments import accepts_by_name
 from django_reliable_jobs.exceptions import InvalidTask, UnknownTask
 from django_reliable_jobs.limits import Concurrency, Rate
 from django_reliable_jobs.placement import Placement as Placement
@@ -99,23 +101,32 @@ class Task(Generic[P, R]):
         can't carry (nothing is inserted, the transaction stays usable) and DuplicateJob with `on_duplicate="raise"`.
         Arguments are JSON and come back plain: a member of TextChoices or IntegerChoices as its value.
         """
-        return Placement(task=self).enqueue(*args, **kwargs)
+        return self._placement.enqueue(*args, **kwargs)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Do what `enqueue` does, from a coroutine."""
-        return await Placement(task=self).aenqueue(*args, **kwargs)
+        return await self._placement.aenqueue(*args, **kwargs)
 
     def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
         """Make a job of each dict of keyword arguments, in the caller's transaction, in few round trips.
 
-        Returns a job per dict, in the same order; `job.created` is False for one that `unique` found. All are checked
-        before the first is inserted.
+        Returns a job per dict, in the same order; `job.created` is False for one that `unique` found. Where one is wrong,
+        none is inserted.
         """
-        return Placement(task=self).enqueue_many(calls)
+        return self._placement.enqueue_many(calls)
 
     async def aenqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
         """Do what `enqueue_many` does, from a coroutine."""
-        return await Placement(task=self).aenqueue_many(calls)
+        return await self._placement.aenqueue_many(calls)
+
+    @cached_property
+    def _placement(self) -> Placement[P, R]:
+        return Placement(task=self)
+
+    @cached_property
+    def accepts(self) -> Callable[[KeysView[str]], bool]:
+        """See `arguments.accepts_by_name`."""
+        return accepts_by_name(self.signature)
 
 
 @overload

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 
@@ -11,11 +12,7 @@ def refuse_on_event_loop(called: str, instead: str) -> None:
     Django's own error, which would come a moment later, names neither. Its environment variable that allows it, for
     notebooks, counts here too.
     """
-    import asyncio
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if asyncio._get_running_loop() is None:
         return
     from django.core.exceptions import SynchronousOnlyOperation
 

@@ -18,24 +18,23 @@ from django_reliable_jobs.registry import Placement, Task
 def enqueue(placement: Placement[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job:
     """Insert one job in the caller's transaction, or find the live job of its unique key. See `Task.enqueue`."""
     using = placement.database or default_database()
-    call = _check(placement, args, kwargs)
-    shared = insert.shared_parameters(placement)
+    if plain.is_plain(placement):
+        return plain.insert_one(using, placement, *_check_arguments(placement, args, kwargs))
+    call, shared = _check(placement, args, kwargs), insert.shared_parameters(placement)
     if call.unique_hash:
         return unique.insert_or_find(using, placement.task, shared, call)
-    if plain.is_plain(placement, shared):
-        return plain.insert_one(using, shared, call)
     return insert.insert_one(using, shared, call)
 
 
 def enqueue_many(placement: Placement[..., Any], calls: Iterable[Mapping[str, Any]]) -> list[Job]:
     """Insert a job per call in the caller's transaction; see `Task.enqueue_many`."""
     using = placement.database or default_database()
-    calls, shared = list(calls), insert.shared_parameters(placement)
+    calls = list(calls)
     if not calls:
         return []
-    if plain.is_plain(placement, shared) and (portions := plain.portions(placement, calls)):
-        with short_transaction(using, savepoint=False):
-            return plain.insert_many(using, shared, portions)
+    if plain.is_plain(placement) and (jobs := plain.insert_many(using, placement, calls)) is not None:
+        return jobs
+    shared = insert.shared_parameters(placement)
     checked = [_check_one_of_many(placement, index, call) for index, call in enumerate(calls)]
     # DuplicateJob undoes what was inserted before it; otherwise no savepoint is paid for.
     with short_transaction(using, savepoint=placement.task.on_duplicate == "raise"):
@@ -62,16 +61,21 @@ def insert_plain(using: str, task: Task[..., Any] | str, kwargs: Mapping[str, An
 
 
 def _check(placement: Placement[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
+    texts = _check_arguments(placement, args, kwargs)
+    return Call(*texts, unique.hash_of_call(placement, args, kwargs), **_keys_of_limits(placement.task, args, kwargs))
+
+
+def _check_arguments(placement: Placement[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, str]:
     task = placement.task
-    texts = arguments.dump_arguments(
+    return arguments.dump_arguments(
         task.signature,
         args,
         kwargs,
         task=task.name,
         max_bytes=settings.MAX_ARGUMENT_BYTES,
         sensitive=task.sensitive,
+        accepts=task.accepts,
     )
-    return Call(*texts, unique.hash_of_call(placement, args, kwargs), **_keys_of_limits(task, args, kwargs))
 
 
 def _keys_of_limits(task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -155,9 +155,7 @@ def shared_parameters(placement: Placement[..., Any]) -> dict[str, Any]:
     on_dead = task.on_dead.name if isinstance(task.on_dead, Task) else task.on_dead
     return {
         **parameters_of_name(task.name),
-        "queue_name": placement.queue_name or task.queue_name,
-        "priority": task.priority if placement.priority is None else placement.priority,
-        "max_attempts": task.max_attempts or settings.MAX_ATTEMPTS,
+        **common_parameters(placement),
         "unique_until_start": task.unique_until == "start",
         "meta": None if on_dead is None else arguments.dump({"on_dead": on_dead}),
         "run_after": due if isinstance(due, datetime) else None,
@@ -165,6 +163,17 @@ def shared_parameters(placement: Placement[..., Any]) -> dict[str, Any]:
         "expires": task.expires,
         "batch_id": placement.batch_id,
         "parent_id": placement.parent_id,
+    }
+
+
+def common_parameters(placement: Placement[..., Any]) -> dict[str, Any]:
+    """Return what no job is without, of the jobs of a placement."""
+    task = placement.task
+    return {
+        "task": task.name,
+        "queue_name": placement.queue_name or task.queue_name,
+        "priority": task.priority if placement.priority is None else placement.priority,
+        "max_attempts": task.max_attempts or settings.MAX_ATTEMPTS,
     }
 
 
@@ -189,13 +198,12 @@ def parameters_of_name(task: str) -> dict[str, Any]:
 def _as_job(using: str, shared: Mapping[str, Any], call: Call, row: tuple[Any, ...]) -> Job:
     job_id, _, status, run_after, created_at, expires_at, _ = row
     fields = {
-        **fields_of_new(shared),
+        **fields_of_new(shared, created_at),
         "id": job_id,
         "args": arguments.load(call.args),
         "kwargs": arguments.load(call.kwargs),
         "status": status,
         "run_after": run_after,
-        "created_at": created_at,
         "concurrency_key": call.concurrency_key,
         "rate_key": call.rate_key,
         "unique_hash": call.unique_hash or None,
@@ -208,10 +216,13 @@ def _as_job(using: str, shared: Mapping[str, Any], call: Call, row: tuple[Any, .
     return new_job(using, fields)
 
 
-def fields_of_new(shared: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a job before its first claim that all jobs of a placement share."""
-    given = {name: shared[name] for name in ("task", "queue_name", "priority", "max_attempts")}
-    return {**_blank(), **given}
+def fields_of_new(given: Mapping[str, Any], moment: datetime) -> dict[str, Any]:
+    """Return the fields of a job before its first claim that all jobs made at `moment`, and due then, share."""
+    fields = dict(_blank())
+    fields["created_at"] = fields["run_after"] = moment
+    for name in ("task", "queue_name", "priority", "max_attempts"):
+        fields[name] = given[name]
+    return fields
 
 
 def new_job(using: str, fields: dict[str, Any]) -> Job:

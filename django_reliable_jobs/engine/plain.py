@@ -1,19 +1,22 @@
 """The usual job: due at once, with arguments and nothing else. Many are checked, inserted and returned list by list.
 
-PostgreSQL plans each INSERT anew, as prepared statements do not get through transaction poolers, and plans these in
-half the time of the general ones. What they leave out has the right default.
+Where these are not prepared, PostgreSQL plans them in half the time of the general ones. What they leave out has the
+right default.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
-from django_reliable_jobs import arguments
+from django.db.backends.utils import CursorWrapper
+
+from django_reliable_jobs import arguments, clock
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import insert
-from django_reliable_jobs.engine.insert import Call
-from django_reliable_jobs.engine.transaction import engine_cursor
+from django_reliable_jobs.engine.transaction import engine_cursor, sending_ahead, short_transaction
 from django_reliable_jobs.engine.wakeup import notify_idle
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.registry import Placement
@@ -23,6 +26,7 @@ PORTION = 500  # calls that are checked together
 _INTO = """
 INSERT INTO django_reliable_jobs_job (task, queue_name, priority, max_attempts, created_at, run_after, args, kwargs)"""
 _SHARED = "%(task)s, %(queue_name)s, %(priority)s, %(max_attempts)s, statement_timestamp(), statement_timestamp()"
+_NOTHING = (None,) * 5
 _NOTIFY = notify_idle("%(queue_name)s")
 
 INSERT_ONE = f"{_INTO} VALUES ({_SHARED}, %(args)s, %(kwargs)s) RETURNING id, created_at, {_NOTIFY}"
@@ -47,60 +51,102 @@ class Portion(NamedTuple):
     calls: list[dict[str, Any]]
 
 
-def is_plain(placement: Placement[..., Any], shared: Mapping[str, Any]) -> bool:
+def is_plain(placement: Placement[..., Any]) -> bool:
     """Return whether the jobs of a placement need none of the columns that are left out here."""
     task = placement.task
-    has_keys = (task.unique, placement.unique_key, task.concurrency, task.rate_limit) != (None, None, None, None)
-    return not has_keys and all(
-        shared[name] is None for name in ("meta", "run_after", "delay", "expires", "moment", "batch_id")
-    )
+    of_task = (task.unique, task.concurrency, task.rate_limit, task.on_dead, task.expires)
+    of_call = (placement.unique_key, placement.run_after, placement.batch_id, placement.parent_id, clock.moment())
+    return of_task == of_call == _NOTHING
 
 
-def insert_one(using: str, shared: Mapping[str, Any], call: Call) -> Job:
-    """Insert a job."""
+def insert_one(using: str, placement: Placement[..., Any], args: str, kwargs: str) -> Job:
+    """Insert a job with these checked arguments, as JSON texts."""
+    given = insert.common_parameters(placement)
     with engine_cursor(using) as cursor:
-        cursor.execute(INSERT_ONE, {**shared, "args": call.args, "kwargs": call.kwargs})
+        cursor.execute(INSERT_ONE, {**given, "args": args, "kwargs": kwargs})
         job_id, moment, _ = cursor.fetchone()
-    args, kwargs = arguments.load(call.args), arguments.load(call.kwargs)
-    fields = insert.fields_of_new(shared)
-    return insert.new_job(using, {**fields, **_moments(moment), "id": job_id, "args": args, "kwargs": kwargs})
+    fields = insert.fields_of_new(given, moment)
+    fields["id"], fields["args"], fields["kwargs"] = job_id, arguments.load(args), arguments.load(kwargs)
+    return insert.new_job(using, fields)
 
 
-def portions(placement: Placement[..., Any], calls: Sequence[Any]) -> list[Portion] | None:
-    """Return the calls, all of them checked; None if one is wrong, or needs a closer look to be known to be right."""
-    result = []
+def insert_many(using: str, placement: Placement[..., Any], calls: Sequence[Any]) -> list[Job] | None:
+    """Insert a job per call, in their order; each is checked.
+
+    None, and nothing is inserted, if one is wrong, or needs a closer look to be known to be right.
+    """
+    jobs: list[Job] = []
+    chunks = _chunks(placement, calls)
+    are_several = len(calls) > insert.CHUNK
+    ahead = sending_ahead(using) if are_several else nullcontext()
+    try:
+        first = next(chunks)
+        # What is found wrong later undoes what was inserted before it.
+        with short_transaction(using, savepoint=are_several), ahead, _uncollected():
+            sent = _send(using, placement, first)
+            for chunk in chunks:
+                following = _send(using, placement, chunk)
+                jobs += sent.jobs()
+                sent = following
+            return jobs + sent.jobs()
+    except _Doubtful:
+        return None
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Pause the cyclic garbage collector: it would go through all the new jobs, none of them garbage, several times."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class _Doubtful(Exception):
+    """A call is wrong, or is not known to be right."""
+
+
+class _Sent(NamedTuple):
+    """An INSERT whose result may not have come yet."""
+
+    using: str
+    given: dict[str, Any]
+    calls: list[dict[str, Any]]
+    cursor: CursorWrapper
+
+    def jobs(self) -> list[Job]:
+        with self.cursor as cursor:
+            ids, moment, _ = cursor.fetchone()
+        fields = insert.fields_of_new(self.given, moment)
+        return [
+            insert.new_job(self.using, {**fields, "id": job_id, "args": [], "kwargs": kwargs})
+            for job_id, kwargs in zip(ids, self.calls, strict=True)
+        ]
+
+
+def _send(using: str, placement: Placement[..., Any], portions: list[Portion]) -> _Sent:
+    given = insert.common_parameters(placement)
+    cursor = engine_cursor(using)
+    inner = ",".join(portion.text[1:-1] for portion in portions)
+    cursor.execute(INSERT_MANY, {**given, "calls": f"[{inner}]"})
+    return _Sent(using, given, [call for portion in portions for call in portion.calls], cursor)
+
+
+def _chunks(placement: Placement[..., Any], calls: Sequence[Any]) -> Iterator[list[Portion]]:
+    """Yield the calls, checked, as the portions of one statement after the other. Raises _Doubtful."""
+    for start in range(0, len(calls), insert.CHUNK):
+        yield list(_portions(placement, calls[start : start + insert.CHUNK]))
+
+
+def _portions(placement: Placement[..., Any], calls: Sequence[Any]) -> Iterator[Portion]:
     size = min(PORTION, insert.CHUNK)
     max_bytes = min(settings.MAX_ARGUMENT_BYTES, insert.CHUNK_BYTES * size // insert.CHUNK)
     for start in range(0, len(calls), size):
         portion = list(calls[start : start + size])
-        dumped = arguments.dump_calls(placement.task.signature, portion, max_bytes=max_bytes)
+        dumped = arguments.dump_calls(portion, accepts=placement.task.accepts, max_bytes=max_bytes)
         if dumped is None:
-            return None
-        result.append(Portion(*dumped))
-    return result
-
-
-def insert_many(using: str, shared: Mapping[str, Any], given: Sequence[Portion]) -> list[Job]:
-    """Insert a job per call, in their order."""
-    jobs: list[Job] = []
-    at_once = max(insert.CHUNK // PORTION, 1)
-    for start in range(0, len(given), at_once):
-        jobs += _insert_portions(using, shared, given[start : start + at_once])
-    return jobs
-
-
-def _insert_portions(using: str, shared: Mapping[str, Any], given: Sequence[Portion]) -> list[Job]:
-    inner = ",".join(portion.text[1:-1] for portion in given)
-    with engine_cursor(using) as cursor:
-        cursor.execute(INSERT_MANY, {**shared, "calls": f"[{inner}]"})
-        ids, moment, _ = cursor.fetchone()
-    fields = {**insert.fields_of_new(shared), **_moments(moment)}
-    calls = (call for portion in given for call in portion.calls)
-    return [
-        insert.new_job(using, {**fields, "id": job_id, "args": [], "kwargs": kwargs})
-        for job_id, kwargs in zip(ids, calls, strict=True)
-    ]
-
-
-def _moments(moment: Any) -> dict[str, Any]:
-    return {"created_at": moment, "run_after": moment}
+            raise _Doubtful
+        yield Portion(*dumped)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import local
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import psycopg
 from django.db import connections, router, transaction
@@ -31,9 +31,12 @@ LIMIT_IDLE = """set_config('idle_in_transaction_session_timeout', ceil(1000 * le
     %(lease)s::float8)))::text,
     true)"""
 
-_asked: WeakSet[psycopg.Connection] = WeakSet()  # what lies behind these was looked at
-_direct: WeakSet[psycopg.Connection] = WeakSet()  # of these: no pooler, and READ COMMITTED by default
+# Whether what is executed on a session is prepared: no pooler, and READ COMMITTED by default. Until that is known, how
+# many statements there were.
+_is_direct: WeakKeyDictionary[psycopg.Connection, bool] = WeakKeyDictionary()
+_executed: WeakKeyDictionary[psycopg.Connection, int] = WeakKeyDictionary()
 _thread = local()  # .keeps_sessions: it runs many statements on each of its connections
+OFTEN = 5  # statements on a session: from then on it is worth a look
 
 READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
@@ -45,6 +48,14 @@ around: ContextVar[Mapping[str, int]] = ContextVar("reliable_jobs_around", defau
 def open_blocks() -> dict[str, int]:
     """Return how many blocks of `atomic` are open on each connection of this thread."""
     return {each.alias: len(each.atomic_blocks) for each in connections.all(initialized_only=True)}
+
+
+def is_in_transaction_by_hand(using: str) -> bool:
+    """Return whether this thread has a transaction open that is no `atomic`: autocommit is off, or BEGIN was executed."""
+    connection = connections[using]
+    if connection.connection is None or connection.in_atomic_block:
+        return False
+    return not connection.get_autocommit() or _is_in_transaction(connection)
 
 
 def default_database() -> str:
@@ -77,30 +88,38 @@ def short_transaction(
         yield cursor
 
 
-@contextmanager
-def engine_cursor(using: str) -> Iterator[CursorWrapper]:
-    """Open a cursor each of whose statements is a READ COMMITTED transaction of its own, or a part of the caller's."""
+def engine_cursor(using: str) -> CursorWrapper:
+    """Open a cursor each of whose statements is a READ COMMITTED transaction of its own, or a part of the caller's.
+
+    It is to be closed, as a context manager. Statements are prepared where a session is used often and no transaction
+    pooler hands it on: to plan them takes longer than to run them.
+    """
     connection = connections[using]
     require(connection)
     connection.ensure_connection()
-    session = connection.connection
-    if session not in _asked and getattr(_thread, "keeps_sessions", False):
-        _ask(connection)
-    if session in _direct:
-        with CursorWrapper(_Preparing(session), connection) as preparing:
-            yield preparing
+    if _can_prepare(connection):
+        return connection.make_cursor(_Preparing(connection.connection))  # type: ignore[arg-type]
+    cursor = connection.cursor()
+    return cursor if _is_in_transaction(connection) else _OneByOne(cursor, connection)
+
+
+@contextmanager
+def sending_ahead(using: str) -> Iterator[None]:
+    """Let `execute` return before its result has come, inside a transaction: fetching waits for it.
+
+    So PostgreSQL works on one statement while the next is made. Where a session can't be prepared on, nothing changes.
+    """
+    connection = connections[using]
+    if psycopg.Pipeline.is_supported() and _can_prepare(connection, at_once=True):
+        with connection.wrap_database_errors, connection.connection.pipeline():
+            yield
     else:
-        with connection.cursor() as cursor:
-            yield cursor if _is_in_transaction(connection) else _OneByOne(cursor, connection)
+        yield
 
 
 def keep_sessions() -> None:
-    """Let `engine_cursor` prepare what this thread executes, where no transaction pooler hands the session on.
-
-    For a thread that executes the same statements again and again on the same connections: to plan them takes longer
-    than to run them.
-    """
-    _thread.keeps_sessions = settings.PREPARE == "auto"
+    """Let `engine_cursor` take each session of this thread for one that is used often, from its first statement on."""
+    _thread.keeps_sessions = True
 
 
 def own(using: str) -> None:
@@ -112,21 +131,35 @@ def own(using: str) -> None:
     connection = connections[using]
     connection.ensure_connection()
     session = connection.connection
-    if session not in _asked and settings.PREPARE == "auto" and not is_pooled(using):
-        with connection.cursor() as cursor:
-            cursor.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        _direct.add(session)
-    _asked.add(session)
+    if session not in _is_direct:
+        _is_direct[session] = is_direct = settings.PREPARE == "auto" and not is_pooled(using)
+        if is_direct:
+            with connection.cursor() as cursor:
+                cursor.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")
 
 
-def _ask(connection: BaseDatabaseWrapper) -> None:
+def _can_prepare(connection: BaseDatabaseWrapper, *, at_once: bool = False) -> bool:
     session = connection.connection
-    _asked.add(session)
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid(), current_setting('default_transaction_isolation')")
-        row = cursor.fetchone()
-    if row == (session.info.backend_pid, "read committed"):
-        _direct.add(session)
+    is_direct = _is_direct.get(session)
+    if is_direct is None and (at_once or _is_used_often(session)):
+        is_direct = _ask(connection)
+    return bool(is_direct) and not connection.queries_logged  # logs show the values, which prepared ones travel without
+
+
+def _is_used_often(session: psycopg.Connection) -> bool:
+    _executed[session] = count = _executed.get(session, 0) + 1
+    return count > OFTEN or getattr(_thread, "keeps_sessions", False)
+
+
+def _ask(connection: BaseDatabaseWrapper) -> bool:
+    session, row = connection.connection, None
+    if settings.PREPARE == "auto":
+        # Not through Django: it is no statement of the project's, whose tests count them.
+        with connection.wrap_database_errors, psycopg.ClientCursor(session) as cursor:
+            cursor.execute("SELECT pg_backend_pid(), current_setting('default_transaction_isolation')")
+            row = cursor.fetchone()
+    _is_direct[session] = is_direct = row == (session.info.backend_pid, "read committed")
+    return is_direct
 
 
 def is_pooled(using: str) -> bool:
@@ -147,9 +180,14 @@ class _Preparing(psycopg.Cursor[Any]):
         before = self.connection.prepare_threshold
         self.connection.prepare_threshold = 0
         try:
-            return super().execute(query, params, prepare=True)
+            super().execute(query, params, prepare=True)
         finally:
             self.connection.prepare_threshold = before
+        wire = self.connection.pgconn
+        if wire.pipeline_status:  # the server is to answer when it is done, not when it is asked for the answer
+            wire.send_flush_request()
+            wire.flush()
+        return self
 
 
 def _is_in_transaction(connection: BaseDatabaseWrapper) -> bool:

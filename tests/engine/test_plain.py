@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 from datetime import timedelta
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
-from django.db import connection
+from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_reliable_jobs import json_faults, task
-from django_reliable_jobs.engine import plain
+from django_reliable_jobs.engine import insert, plain
+from django_reliable_jobs.engine import transaction as engine_transaction
 from django_reliable_jobs.exceptions import InvalidArguments
+from django_reliable_jobs.models import Job
 from tests import tasks
 from tests.factories import IdleWorkerFactory
 from tests.rows import in_the_table, values
@@ -99,7 +103,7 @@ def test_an_idle_worker_is_notified_once(many: bool) -> None:
             tasks.nothing.enqueue_many([{"a": number} for number in range(700)])
         else:
             tasks.nothing.enqueue(1)
-        heard = list(listener.connection.notifies(timeout=5, stop_after=1))
+        heard = list(listener.connection.notifies(timeout=60, stop_after=1))
         heard += list(listener.connection.notifies(timeout=0))
         assert [each.payload for each in heard] == ["default"]
     finally:
@@ -110,3 +114,51 @@ def test_a_job_that_is_due_later_is_none_of_these() -> None:
     job = tasks.nothing.using(run_after=timedelta(hours=1)).enqueue()
     [other] = tasks.nothing.using(run_after=timedelta(hours=1)).enqueue_many([{"a": 1}])
     assert (job.status, other.status) == ("SCHEDULED", "SCHEDULED")
+
+
+class TestManyStatements:
+    """More calls than one statement takes: the next is made while PostgreSQL works on the last."""
+
+    @pytest.fixture(autouse=True, params=["auto", "off"])
+    def _few_at_once(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+        settings.RELIABLE_JOBS = {**settings.RELIABLE_JOBS, "PREPARE": request.param}
+        monkeypatch.setattr(engine_transaction, "_is_direct", WeakKeyDictionary())
+        monkeypatch.setattr(insert, "CHUNK", 3)
+
+    def test_they_come_back_in_their_order(self) -> None:
+        jobs = given.enqueue_many([{"a": number} for number in range(10)])
+        assert [job.kwargs["a"] for job in jobs] == list(range(10))
+        assert [job.pk for job in jobs] == sorted(job.pk for job in jobs)
+        assert [values(job) for job in jobs] == [in_the_table(job) for job in jobs]
+
+    @pytest.mark.parametrize("place", [0, 3, 9])
+    def test_one_that_is_wrong_undoes_what_was_inserted_before_it(self, place: int) -> None:
+        calls: list[dict[str, Any]] = [{"a": number} for number in range(10)]
+        calls[place] = {"a": {1}}
+        with transaction.atomic():
+            with pytest.raises(InvalidArguments, match=rf"calls\[{place}\]: .* a set"):
+                given.enqueue_many(calls)
+            assert not Job.objects.exists()
+
+    def test_one_that_needs_a_closer_look_is_inserted_as_any(self) -> None:
+        calls: list[dict[str, Any]] = [{"a": number} for number in range(10)]
+        calls[7] = {"a": 1e23}
+        assert [job.kwargs for job in given.enqueue_many(calls)] == calls
+        assert Job.objects.count() == 10
+
+    @pytest.mark.parametrize("place", [0, 4, 9])
+    def test_one_that_the_database_refuses_is_told_as_django_tells_it(self, place: int) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "ALTER TABLE django_reliable_jobs_job ADD CONSTRAINT refused CHECK (kwargs ->> 'a' <> %s) NOT VALID",
+                [str(place)],
+            )
+        with pytest.raises(IntegrityError, match="refused"), transaction.atomic():
+            given.enqueue_many([{"a": number} for number in range(10)])
+        assert not Job.objects.exists()
+        assert given.enqueue_many([{"a": 11}] * 5)[4].pk, "the connection is as it was"
+
+    def test_the_garbage_collector_goes_on_after_an_error(self) -> None:
+        with pytest.raises(InvalidArguments):
+            given.enqueue_many([{"a": 1}] * 5 + [{"a": object()}])
+        assert gc.isenabled()

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from django.db import OperationalError, connection, connections, transaction
+from django.test.utils import CaptureQueriesContext
 
 from django_reliable_jobs import engine
 from django_reliable_jobs.engine import atomic, heartbeat, limits, maintenance, queues
-from django_reliable_jobs.engine.transaction import engine_cursor, keep_sessions, own, short_transaction
+from django_reliable_jobs.engine.transaction import OFTEN, engine_cursor, keep_sessions, own, short_transaction
 from django_reliable_jobs.models import Job, Limit, Queue, Worker
 from tests import tasks
-from tests.actors import Actor, on_stage, wait_for, wait_until_blocked
+from tests.actors import Actor, on_stage, somebody_waits_for_a_lock, wait_for, wait_until_blocked
 from tests.claims import claim, claim_one_as, port_of, succeed
 from tests.states import a_worker
 
@@ -78,7 +79,7 @@ def test_with_parameters_that_the_server_binds_a_statement_is_read_committed_too
         assert cursor.fetchall() == [("read committed", 1)]
     job = tasks.effect.enqueue("bound")
     assert succeed(claim_one_as(1))
-    assert job.wait(timeout=1) == "done"
+    assert job.wait(timeout=20) == "done"
 
 
 def test_a_connection_of_its_own_is_read_committed_and_prepares_what_it_executes(level: str) -> None:
@@ -120,6 +121,32 @@ def test_a_process_that_keeps_its_sessions_prepares_in_a_transaction_of_the_proj
         assert cursor.fetchall() == [(2,)]
     assert prepared() == 2
     assert connection.connection.prepare_threshold == before, "what the project executes is not prepared"
+
+
+def test_what_a_session_of_the_project_executes_often_is_prepared() -> None:
+    connection.close()
+    counts = []
+    for number in range(OFTEN + 2):
+        tasks.effect.enqueue(f"number {number}")
+        counts.append(prepared())
+    assert counts == [0] * OFTEN + [1, 1]
+    with transaction.atomic():
+        tasks.effect.enqueue("in a transaction")
+    assert prepared() == 1, "the same one"
+
+
+def test_a_project_that_logs_its_statements_sees_one_for_each_job() -> None:
+    connection.close()
+    for number in range(OFTEN + 2):
+        with CaptureQueriesContext(connection) as captured:
+            tasks.effect.enqueue(f"number {number}")
+        assert [f"number {number}" in query["sql"] for query in captured.captured_queries] == [True]
+
+
+def test_what_a_session_of_another_level_executes_often_is_not_prepared(level: str) -> None:
+    for _ in range(OFTEN + 2):
+        tasks.effect.enqueue("somebody")
+    assert prepared() == 0
 
 
 def test_a_session_of_another_level_is_kept_without_preparing(kept: None, level: str) -> None:
@@ -274,15 +301,6 @@ def write_every_row_anew() -> None:
             cursor.execute(f"UPDATE {table} SET {column} = {column}")
 
 
-def somebody_waits_for_a_lock() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT 1 FROM pg_locks JOIN pg_stat_activity activity USING (pid)"
-            " WHERE NOT granted AND activity.datname = current_database()"
-        )
-        return cursor.fetchone() is not None
-
-
 @pytest.mark.parametrize("prepare", STATEMENTS.values(), ids=STATEMENTS)
 def test_a_statement_that_comes_second_waits_and_then_works_on_what_the_first_has_written(
     actors: list[Actor], prepare: Callable[[], Callable[[], bool]]
@@ -294,7 +312,7 @@ def test_a_statement_that_comes_second_waits_and_then_works_on_what_the_first_ha
     second = loser.starts(statement)
     wait_for(somebody_waits_for_a_lock, what="the second to have begun")  # perhaps on a connection of its own
     winner.commits()
-    assert second.result(timeout=20)
+    assert second.result(timeout=60)
 
 
 def test_a_duplicate_is_found_in_autocommit_though_its_enqueuer_commits_in_between(actors: list[Actor]) -> None:
@@ -304,7 +322,7 @@ def test_a_duplicate_is_found_in_autocommit_though_its_enqueuer_commits_in_betwe
     second = loser.starts(tasks.unique.enqueue, "key")
     wait_until_blocked(loser)
     winner.commits()
-    assert (second.result(timeout=20), second.result().created) == (first, False)
+    assert (second.result(timeout=60), second.result().created) == (first, False)
 
 
 def test_of_two_that_enqueue_the_same_keys_the_second_gets_the_jobs_of_the_first(actors: list[Actor]) -> None:
@@ -315,4 +333,4 @@ def test_of_two_that_enqueue_the_same_keys_the_second_gets_the_jobs_of_the_first
     second = loser.starts(tasks.unique.enqueue_many, calls)
     wait_until_blocked(loser)
     winner.commits()
-    assert second.result(timeout=20) == first
+    assert second.result(timeout=60) == first
