@@ -24,7 +24,7 @@ class Actor:
         self.backend_pid = self.does(self._connect)
 
     def does(self, step: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        return self.starts(step, *args, **kwargs).result(timeout=20)
+        return self.starts(step, *args, **kwargs).result(timeout=60)
 
     def starts(self, step: Callable[..., T], *args: Any, **kwargs: Any) -> Future[T]:
         return self._executor.submit(step, *args, **kwargs)
@@ -75,7 +75,7 @@ def _cut_off(actors: list[Actor]) -> None:
         cursor.execute("SELECT pg_terminate_backend(unnest(%s::int[]))", [[actor.backend_pid for actor in actors]])
 
 
-def wait_until_blocked(actor: Actor, timeout: float = 10) -> None:
+def wait_until_blocked(actor: Actor, timeout: float = 60) -> None:
     """Return once the actor's statement waits for a lock that somebody else holds; fail if it never does."""
 
     def is_blocked() -> bool:
@@ -86,7 +86,17 @@ def wait_until_blocked(actor: Actor, timeout: float = 10) -> None:
     wait_for(is_blocked, timeout=timeout, what=f"{actor.name} to wait for a lock")
 
 
-def wait_for(condition: Callable[[], T], *, timeout: float = 30, what: str = "the condition") -> T:
+def somebody_waits_for_a_lock() -> bool:
+    """Whether a session of the test's database does; others may use the server at the same time."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT 1 FROM pg_locks JOIN pg_stat_activity activity USING (pid)"
+            " WHERE NOT granted AND activity.datname = current_database()"
+        )
+        return cursor.fetchone() is not None
+
+
+def wait_for(condition: Callable[[], T], *, timeout: float = 60, what: str = "the condition") -> T:
     """Return the first true value of `condition`, asked again and again; fail after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     pause = threading.Event()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 
 from django_reliable_jobs.models import Job
 from tests import tasks
-from tests.actors import wait_for
+from tests.actors import somebody_waits_for_a_lock, wait_for
 from tests.proxy import Proxy
 from tests.workers import WorkerProcess
 
@@ -37,12 +37,6 @@ def test_a_job_that_the_housekeeping_claimed_unheard_is_run(
         Job.objects.select_for_update().get(pk=job.pk)  # so that claims pass over it
         start_worker("--threads", "2", environment=proxy.environment)
         wait_for(somebody_waits_for_a_lock, what="the claim that stands in line")
-    assert cut.happened.wait(10)
-    wait_for(lambda: Job.objects.get(pk=job.pk).has_ended, timeout=15, what="the end of the job")
+    assert cut.happened.wait(60)
+    wait_for(lambda: Job.objects.get(pk=job.pk).has_ended, timeout=25, what="the end of the job")
     assert Job.objects.get(pk=job.pk).status == "SUCCEEDED"
-
-
-def somebody_waits_for_a_lock() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
-        return bool(cursor.fetchone()[0])
