@@ -13,7 +13,7 @@ from django_reliable_jobs.placement import Placement
 from django_reliable_jobs.registry import Task
 from django_reliable_jobs.retry import LONGEST_SPAN
 from django_reliable_jobs.step_port import deleted
-from django_reliable_jobs.steps import step_port, suspend
+from django_reliable_jobs.steps import kept, step_port, suspend
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,11 @@ def start_child(task: Task[..., Any] | Placement[..., Any], *args: Any, **kwargs
     port = step_port("start_child", placement.task.name)
     asked = port.ask(placement.task.name, "child", placement.task.name)
     if asked.stored is not None:
-        kept = arguments.load(asked.stored.value)
+        given = arguments.load(asked.stored.value)
     else:
-        kept = port.start_children(asked.name, placement, (args, kwargs))
-    return Child(kept["job"], kept["batch"])
+        with kept(port):
+            given = port.start_children(asked.name, placement, (args, kwargs))
+    return Child(given["job"], given["batch"])
 
 
 def start_children(
@@ -68,10 +69,11 @@ def start_children(
     port = step_port("start_children", name)
     asked = port.ask(name, "child", placement.task.name)
     if asked.stored is not None:
-        kept = arguments.load(asked.stored.value)
+        given = arguments.load(asked.stored.value)
     else:
-        kept = port.start_children(asked.name, placement, list(calls))
-    return Children(kept["batch"], kept["count"])
+        with kept(port):
+            given = port.start_children(asked.name, placement, list(calls))
+    return Children(given["batch"], given["count"])
 
 
 @overload
@@ -93,11 +95,12 @@ def wait_for(children: Child | Children | Iterable[Child]) -> Any:
     asked = port.ask("children", "children")
     stored = asked.stored
     if stored is None or stored.state == "waiting":
-        if isinstance(children, Children):
-            stored = port.wait_for_batches(asked.name, [children.batch_id], None, children.count)
-        else:
-            batches = sorted({child.batch_id for child in one_by_one or ()})
-            stored = port.wait_for_batches(asked.name, batches, [child.id for child in one_by_one or ()])
+        with kept(port):
+            if isinstance(children, Children):
+                stored = port.wait_for_batches(asked.name, [children.batch_id], None, children.count)
+            else:
+                batches = sorted({child.batch_id for child in one_by_one or ()})
+                stored = port.wait_for_batches(asked.name, batches, [child.id for child in one_by_one or ()])
     if stored is None:
         return suspend(port, "waits for its children", LONGEST_SPAN)
     value = arguments.load(stored.value)

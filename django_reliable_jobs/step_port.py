@@ -44,6 +44,7 @@ class StepPort(Protocol):
     running: Any  # the step that is being tried
     suspension: Suspension | None
     ending: Ending | None  # that a step raised: it acts on the job, whoever catches it
+    fault: Exception | None  # for which the history lacks what the code asked for
 
     def ask(self, name: str, kind: str, function: str | None = None) -> Asked: ...
     def refuse_in_transaction(self, what: str) -> None: ...

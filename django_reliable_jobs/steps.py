@@ -9,14 +9,15 @@ from __future__ import annotations
 import inspect
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, TypeVar, cast
 
 from django_reliable_jobs import arguments
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.context import JobContext, current_job
+from django_reliable_jobs.context import current_job
 from django_reliable_jobs.exceptions import (
     Cancel,
     Ending,
@@ -24,6 +25,7 @@ from django_reliable_jobs.exceptions import (
     Fail,
     InvalidCheckpoint,
     InvalidStep,
+    KeptFailure,
     StepFailed,
     Suspension,
 )
@@ -73,8 +75,9 @@ def step(
     if asked.stored is not None and asked.stored.state == "failed":
         raise StepFailed(asked.name, asked.stored.tries or 1, asked.stored.error or "")
     policy = port.policy if backoff is None else replace(port.policy, backoff=backoff)
-    running = RunningStep(port, asked, function, args, undo, policy, max_attempts, is_atomic=atomic)
-    return cast(R, running.run(as_seconds(timeout)))
+    with kept(port):
+        running = RunningStep(port, asked, function, args, undo, policy, max_attempts, is_atomic=atomic)
+        return cast(R, running.run(as_seconds(timeout)))
 
 
 def sleep(name: str, span: timedelta | float | datetime) -> None:
@@ -86,7 +89,8 @@ def sleep(name: str, span: timedelta | float | datetime) -> None:
     asked = port.ask(name, "sleep")
     if asked.stored is not None and asked.stored.is_over:
         return
-    delay = port.sleep(asked.name, until)
+    with kept(port):
+        delay = port.sleep(asked.name, until)
     if delay > 0:
         suspend(port, f"sleeps: {name}", delay)
 
@@ -102,7 +106,8 @@ def wait_for_event(name: str, *, timeout: timedelta | float | None = None) -> An
     asked = port.ask(name, "event")
     stored, delay = asked.stored, None
     if stored is None or stored.state == "waiting":
-        stored, delay = port.wait_for_event(asked.name, name, seconds)
+        with kept(port):
+            stored, delay = port.wait_for_event(asked.name, name, seconds)
     if stored.state == "waiting":
         suspend(port, f"waits for the event {name}", LONGEST_SPAN if delay is None else max(delay, 0.0))
     if stored.state == "failed":
@@ -232,19 +237,27 @@ class RunningStep:
 def step_port(kind: str, name: str) -> StepPort:
     """Return what the running job writes its steps through. Raises InvalidStep where no step may stand."""
     context = current_job()
-    port = _steps_of(context)
+    port = cast(StepPort, context._port)
     what = "wait_for_event" if kind == "event" else kind
     refuse_on_event_loop(f"{what}()", f"`await sync_to_async({what})(…)`")
     if port.running is not None:
         raise InvalidStep(f"{what}({name!r}) stands inside another step: steps follow each other, none is in another")
     port.refuse_in_transaction(f"{what}({name!r})")
-    if caught := port.ending or port.suspension:
+    if caught := port.ending or port.suspension or port.fault:
         raise caught
     return port
 
 
-def _steps_of(context: JobContext) -> StepPort:
-    return cast(StepPort, context._port)
+@contextmanager
+def kept(port: StepPort) -> Iterator[None]:
+    """Let no further step begin after an error of which the history knows nothing: no replay could follow."""
+    try:
+        yield
+    except KeptFailure:
+        raise
+    except Exception as error:
+        port.fault = error
+        raise
 
 
 def suspend(port: StepPort, reason: str, delay: float) -> None:
@@ -261,8 +274,9 @@ def _check_step(name: str, function: Any, undo: Any, max_attempts: Any) -> None:
         raise InvalidStep(f"step({name!r}) takes a plain function; {function.__qualname__} is a coroutine function")
     if isinstance(max_attempts, bool) or not isinstance(max_attempts, int) or not 1 <= max_attempts <= MOST_TRIES:
         raise InvalidStep(f"step({name!r}): max_attempts is a whole number from 1 to {MOST_TRIES}")
+    module = cast(StepPort, current_job()._port).module
     for needed in () if undo is None else (function, undo):
-        if not callable(needed) or find_function(_steps_of(current_job()).module, name_of(needed)) is not needed:
+        if not callable(needed) or find_function(module, name_of(needed)) is not needed:
             raise InvalidStep(
                 f"step({name!r}) has an undo, so that a later process must find both functions by their names:"
                 f" {name_of(needed)} is not one of the module of the task, nor of a module that it imports"

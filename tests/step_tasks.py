@@ -50,6 +50,11 @@ def follows_once() -> Any:
     return flow()
 
 
+@task(max_attempts=3, backoff=IN_A_MINUTE)
+def follows_in_a_minute() -> Any:
+    return flow()
+
+
 @task(max_attempts=3, backoff=AT_ONCE, give_up_on=(ValueError,))
 def gives_up() -> Any:
     return flow()

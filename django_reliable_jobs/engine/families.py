@@ -84,8 +84,9 @@ SELECT batch.id FROM django_reliable_jobs_batch batch WHERE batch.finished_at IS
        SELECT 1 FROM django_reliable_jobs_job job WHERE job.batch_id = batch.id AND job.finished_at IS NULL)
  ORDER BY batch.id LIMIT 1000
 """
-FIND_WAITING = """
-SELECT job_id FROM django_reliable_jobs_wait WHERE batches IS NOT NULL AND NOT is_satisfied ORDER BY job_id LIMIT 10000
+FIND_WAITING = f"""
+SELECT job_id FROM django_reliable_jobs_wait wait
+ WHERE batches IS NOT NULL AND NOT is_satisfied AND NOT {IS_WAITED_FOR} ORDER BY job_id LIMIT 10000
 """
 
 PRUNE = f"""
@@ -185,7 +186,7 @@ def find_missed(using: str) -> list[int]:
 
 
 def find_waiting(using: str) -> list[int]:
-    """Return the jobs that wait for batches."""
+    """Return the jobs that wait for batches, all of which are over."""
     return [job_id for (job_id,) in _rows(using, FIND_WAITING)]
 
 

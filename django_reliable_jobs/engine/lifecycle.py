@@ -124,7 +124,8 @@ WITH judged AS (
            result = given.result::jsonb
       FROM given WHERE job.id = given.id
     RETURNING job.id, job.status, job.attempt + given.gives_back AS number, job.claims, job.run, job.queue_name,
-              given.compensation, given.is_asked AND given.with_children AS with_children
+              CASE WHEN given.was = 'running' THEN job.compensation END AS compensation,
+              given.is_asked AND given.with_children AS with_children
 ), recorded AS (
     INSERT INTO django_reliable_jobs_attempt
            (job_id, number, claim, run, outcome, started_at, finished_at, worker, error_class, error_message, traceback)

@@ -13,7 +13,14 @@ from django.db import InterfaceError, OperationalError, connections, transaction
 from django_reliable_jobs import clock
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine.checkpoints import MINE, AttemptPort
-from django_reliable_jobs.engine.transaction import LIMIT_IDLE, around, engine_cursor, open_blocks, short_transaction
+from django_reliable_jobs.engine.transaction import (
+    LIMIT_IDLE,
+    around,
+    engine_cursor,
+    is_in_transaction_by_hand,
+    open_blocks,
+    short_transaction,
+)
 from django_reliable_jobs.engine.undoing import MAY_BE_UNDONE
 from django_reliable_jobs.exceptions import Ending, InvalidStep, LeaseLost, Suspension
 from django_reliable_jobs.replay import Asked, Replay, Stored
@@ -160,6 +167,7 @@ class StepPort(AttemptPort):
         self.running: RunningStep | None = None
         self.suspension: Suspension | None = None
         self.ending: Ending | None = None
+        self.fault: Exception | None = None
         self.replay: Replay | None = None
         self._is_atomic = is_atomic
         self._is_first_claim = is_first_claim
@@ -181,12 +189,13 @@ class StepPort(AttemptPort):
             raise InvalidStep(f"{what} stands in an atomic task, all of which is one transaction: declare the task"
                               " without atomic=True, and give it to the steps that need it")  # fmt: skip
         allowed = around.get()
-        for alias, blocks in open_blocks().items():
-            if blocks > allowed.get(alias, 0):
-                raise InvalidStep(
-                    f"{what} stands inside a transaction (on the database {alias!r}), whose rollback would forget what"
-                    " was done: move it out of `atomic()`. step(…, atomic=True) runs its function in a transaction"
-                )
+        inside = [alias for alias, blocks in open_blocks().items() if blocks > allowed.get(alias, 0)]
+        if inside or is_in_transaction_by_hand(self._using):
+            alias = next(iter(inside), self._using)
+            raise InvalidStep(
+                f"{what} stands inside a transaction (on the database {alias!r}), whose rollback would forget what"
+                " was done: move it out of `atomic()`. step(…, atomic=True) runs its function in a transaction"
+            )
 
     def record(self, record: StepRecord) -> None:
         """Write what came of a step. Raises LeaseLost if the attempt was replaced."""

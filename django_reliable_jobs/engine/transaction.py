@@ -51,7 +51,7 @@ def open_blocks() -> dict[str, int]:
 
 
 def is_in_transaction_by_hand(using: str) -> bool:
-    """Return whether this thread has a transaction open that is no `atomic`: autocommit is off, or BEGIN was executed."""
+    """Return whether a transaction is open here that is no `atomic`: autocommit is off, or BEGIN was executed."""
     connection = connections[using]
     if connection.connection is None or connection.in_atomic_block:
         return False

@@ -43,13 +43,16 @@ SELECT * FROM django_reliable_jobs_job
  WHERE unique_hash = ANY(%(hashes)s::bytea[]) AND unique_hash IS NOT NULL AND status = 'RUNNING'
 """
 
-# The treatments change what waits for a start, and nothing that has started.
-REPLACE = """
+# The treatments change what waits for a start, and nothing that has started: what has kept steps or checkpoints, or
+# undoes them, goes on with its own arguments.
+_HAS_NOTHING = """job.compensation = 'none' AND NOT EXISTS (
+       SELECT 1 FROM django_reliable_jobs_checkpoint saved WHERE saved.job_id = job.id AND saved.run = job.run)"""
+REPLACE = f"""
 UPDATE django_reliable_jobs_job job SET args = given.args::jsonb, kwargs = given.kwargs::jsonb,
        concurrency_key = given.concurrency_key, rate_key = given.rate_key
   FROM unnest(%(ids)s::bigint[], %(args)s::text[], %(kwargs)s::text[], %(concurrency_keys)s::text[],
               %(rate_keys)s::text[]) AS given(id, args, kwargs, concurrency_key, rate_key)
- WHERE job.id = given.id AND job.status IN ('SCHEDULED', 'READY')
+ WHERE job.id = given.id AND job.status IN ('SCHEDULED', 'READY') AND {_HAS_NOTHING}
 RETURNING job.*
 """
 
@@ -58,7 +61,7 @@ POSTPONE = f"""
 UPDATE django_reliable_jobs_job job
    SET run_after = {_LATER}, expires_at = {_LATER} + %(expires)s::interval,
        status = CASE WHEN {_LATER} > {NOW} THEN 'SCHEDULED' ELSE 'READY' END
- WHERE job.id = ANY(%(ids)s::bigint[]) AND job.status IN ('SCHEDULED', 'READY')
+ WHERE job.id = ANY(%(ids)s::bigint[]) AND job.status IN ('SCHEDULED', 'READY') AND {_HAS_NOTHING}
 RETURNING job.*
 """
 

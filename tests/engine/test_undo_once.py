@@ -14,9 +14,10 @@ from django_reliable_jobs import Fail, current_job, sleep, step
 from django_reliable_jobs.engine import lifecycle, maintenance, revival
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.models import Alert, Checkpoint, Job
+from django_reliable_jobs.processes.judging import unrecordable
 from tests import step_tasks, tasks
 from tests.actors import on_stage
-from tests.claims import claim_one_as, row
+from tests.claims import claim_one_as, end, row
 from tests.concurrency.test_step_races import run as run_claimed
 from tests.concurrency.test_step_races import terminate
 from tests.engine.test_undo import breaks, effects, leaves_by_hand, run
@@ -179,6 +180,12 @@ class TestFailedUndo:
         run_jobs()
         revival.retry_undo("default", [job.pk])
         assert not step_tasks.follows.using(unique_key="order-7").enqueue().created
+
+    def test_an_undo_whose_end_cannot_be_recorded_is_told_too(self) -> None:
+        job = about_to_undo(makes_one)
+        assert end(job, unrecordable(ValueError("no such text")))
+        assert (row(job).status, row(job).compensation) == ("DEAD", "failed")
+        assert list(Alert.objects.values_list("kind", flat=True)) == ["undo_failed"]
 
     def test_a_cancelled_job_that_could_not_undo_stays_until_a_person_acts(self) -> None:
         job = run(breaks)

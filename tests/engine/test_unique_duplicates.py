@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_reliable_jobs.engine.transaction import READ_COMMITTED
 from django_reliable_jobs.exceptions import DuplicateJob
-from django_reliable_jobs.models import Job
+from django_reliable_jobs.models import Checkpoint, Job
 from django_reliable_jobs.testing import at, run_jobs
 from tests.engine.test_unique import LIVE, NOON, bring_to, keeps, postpones, raises, replaces
 from tests.rows import in_the_table, values
@@ -35,6 +35,20 @@ def test_replace_gives_a_job_that_has_not_started_the_new_arguments(status: str)
     changed = {"args": [], "kwargs": {"order_id": 1, "kind": "new"}} if status in ("SCHEDULED", "READY") else {}
     assert not found.created
     assert values(found) == in_the_table(job) == {**before, **changed}
+
+
+@pytest.mark.parametrize("task", [replaces, postpones])
+@pytest.mark.parametrize("status", ["SCHEDULED", "READY"])
+@pytest.mark.parametrize("has", ["kept a step", "to undo"])
+def test_a_job_that_goes_on_keeps_its_arguments_and_its_place(task: Any, status: str, has: str) -> None:
+    job = bring_to(task.enqueue(1, "old"), status)
+    if has == "kept a step":
+        Checkpoint.objects.create(job=job, run=job.run, name="charge", value=1, token=7, saved_at=NOON)
+    else:
+        Job.objects.filter(pk=job.pk).update(compensation="running")
+    before = in_the_table(job)
+    assert not task.using(run_after=timedelta(hours=1)).enqueue(order_id=1, kind="new").created
+    assert in_the_table(job) == before
 
 
 @pytest.mark.parametrize("status", ["WAITING", "RUNNING"])
