@@ -16,6 +16,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from django_reliable_jobs import clock, registry
+from django_reliable_jobs.engine import queue_counts
 from django_reliable_jobs.engine.claim import IS_LIMITED, IS_READY
 from django_reliable_jobs.engine.queues import ALL, IS_PAUSED
 from django_reliable_jobs.engine.transaction import engine_cursor
@@ -26,17 +27,14 @@ IS_ALIVE = "worker.lost_at IS NULL AND NOT worker.is_stopping AND worker.expires
 # {} is the SQL of a queue's name.
 SERVES = "(worker.queues IS NULL OR {0} = ANY(worker.queues)) AND {0} <> ALL(worker.excluded_queues)"
 
-QUEUES = f"""
-WITH ready AS (
-    SELECT name, count(*) AS jobs, min(due) AS due FROM (
-        SELECT queue_name AS name, run_after AS due FROM django_reliable_jobs_job job WHERE {IS_READY}
-         UNION ALL
-        SELECT queue_name, run_after FROM django_reliable_jobs_job job WHERE {IS_LIMITED}) job GROUP BY name
-), running AS (
+_QUEUES = f"""
+WITH RECURSIVE {{ready}}, running AS (
     SELECT queue_name AS name, count(*) AS jobs FROM django_reliable_jobs_job
      WHERE status = 'RUNNING' GROUP BY queue_name
+), looked_at AS MATERIALIZED (
+    {{scheduled}}
 ), scheduled AS (
-    SELECT queue_name AS name, count(*) AS jobs, min(run_after) AS due FROM django_reliable_jobs_job
+    SELECT queue_name AS name, count(*) AS jobs, min(run_after) AS due FROM looked_at
      WHERE status = 'SCHEDULED' GROUP BY queue_name
 ), decided AS (
     SELECT name, CASE WHEN {IS_PAUSED} THEN paused_at END AS paused_at,
@@ -51,11 +49,16 @@ WITH ready AS (
 SELECT names.name, coalesce(ready.jobs, 0), coalesce(running.jobs, 0), coalesce(scheduled.jobs, 0),
        CASE WHEN least(ready.due, scheduled.due) <= {_NOW} THEN {_NOW} - least(ready.due, scheduled.due) END,
        decided.paused_at, decided.resume_at, decided.concurrency,
-       (SELECT count(*) FROM alive worker WHERE {SERVES.format("names.name")})
+       (SELECT count(*) FROM alive worker WHERE {SERVES.format("names.name")}), coalesce(ready.is_cut, false),
+       %(most)s::int IS NOT NULL AND EXISTS (SELECT 1 FROM looked_at OFFSET %(most)s)
   FROM names LEFT JOIN ready USING (name) LEFT JOIN running USING (name) LEFT JOIN scheduled USING (name)
        LEFT JOIN decided USING (name)
  ORDER BY names.name
 """
+
+QUEUES = _QUEUES.format(ready=queue_counts.READY, scheduled=queue_counts.SCHEDULED)
+QUEUES_AT_LEAST = _QUEUES.format(ready=queue_counts.READY_AT_LEAST, scheduled=queue_counts.SCHEDULED_AT_LEAST)
+MOST_COUNTED = 10_000
 
 # {0} is the SQL of a task's name.
 KNOWS = "(worker.tasks IS NULL OR {0} = ANY(worker.tasks))"
@@ -81,6 +84,22 @@ DEAD_BY_TASK = """
 SELECT task, count(*) FROM django_reliable_jobs_job WHERE status = 'DEAD' GROUP BY task ORDER BY count(*) DESC, task
 """
 
+# The same, of each task so many.
+DEAD_BY_TASK_AT_LEAST = """
+WITH RECURSIVE dead AS (
+    (SELECT task FROM django_reliable_jobs_job WHERE status = 'DEAD' ORDER BY task LIMIT 1)
+     UNION ALL
+    SELECT later.* FROM dead CROSS JOIN LATERAL (
+           SELECT task FROM django_reliable_jobs_job job
+            WHERE status = 'DEAD' AND job.task > dead.task ORDER BY task LIMIT 1) later
+)
+SELECT dead.task, counted.jobs FROM dead CROSS JOIN LATERAL (
+       SELECT count(*) AS jobs FROM (
+              SELECT FROM django_reliable_jobs_job job
+               WHERE status = 'DEAD' AND job.task = dead.task LIMIT %(most)s + 1) job) counted
+ ORDER BY counted.jobs DESC, dead.task
+"""
+
 WIDE_COLUMNS = ("args", "kwargs", "result", "reason", "meta", "unique_hash")
 
 
@@ -97,6 +116,8 @@ class QueueStatus:
     resume_at: datetime | None
     concurrency: int | None  # jobs at once in the whole fleet; None: any number
     workers: int  # alive, and serve it
+    ready_at_least: bool = False  # there are more ready jobs than were counted
+    scheduled_at_least: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,11 +137,15 @@ class WorkerStatus:
     memory: int | None  # bytes
 
 
-def queues(using: str) -> list[QueueStatus]:
-    """Return every queue that has live jobs, is paused or limited, or is named by a worker or a task; by name."""
+def queues(using: str, *, most: int | None = None) -> list[QueueStatus]:
+    """Return every queue that has live jobs, is paused or limited, or is named by a worker or a task; by name.
+
+    `most`: no more ready jobs of a queue are counted, nor scheduled ones of all queues, those that are due first.
+    """
     declared = sorted({task.queue_name for task in registry.all_tasks()})
     with engine_cursor(using) as cursor:
-        cursor.execute(QUEUES, {"moment": clock.moment(), "declared": declared})
+        statement = QUEUES if most is None else QUEUES_AT_LEAST
+        cursor.execute(statement, {"moment": clock.moment(), "declared": declared, "most": most})
         return [QueueStatus(*row) for row in cursor.fetchall()]
 
 
@@ -174,10 +199,10 @@ def unknown_tasks(using: str) -> list[UnknownTasks]:
     return [each for each in found if not registry.is_found_on_demand(each.task)]
 
 
-def dead_by_task(using: str) -> dict[str, int]:
-    """Return how many dead letters each task has, most first."""
+def dead_by_task(using: str, *, most: int | None = None) -> dict[str, int]:
+    """Return how many dead letters each task has, most first; one more than `most` if there are more of a task."""
     with engine_cursor(using) as cursor:
-        cursor.execute(DEAD_BY_TASK)
+        cursor.execute(DEAD_BY_TASK if most is None else DEAD_BY_TASK_AT_LEAST, {"most": most})
         return dict(cursor.fetchall())
 
 

@@ -24,7 +24,7 @@ _MATCHES = """(%(task)s::text IS NULL OR {0}.task = %(task)s::text)
           AND (%(part)s::text IS NULL OR starts_with({0}.task, %(part)s::text)
                OR right({0}.task, length(%(part)s::text) + 1) = '.' || %(part)s::text)"""
 
-# The live ones in the order of the index that has them.
+# Here and below in the order of the index that has them, whatever share of the table it seems to have.
 _LIVE = " UNION ALL ".join(
     f"(SELECT id, status, task, queue_name FROM django_reliable_jobs_job job WHERE {each} LIMIT %(most_live)s + 1)"
     for each in (
@@ -41,20 +41,27 @@ WITH RECURSIVE {KINDS}, known AS MATERIALIZED (
     SELECT * FROM known kind WHERE {_MATCHES.format("kind")}
 )"""
 
-# The live are looked at only if the ended are few.
+# How many there are is seen in the index alone: a plan that sorts rows reads them all. They are read if they are few.
 BY_KIND = f"""
-{_KNOWN}, ended AS MATERIALIZED (
-    SELECT job.id FROM asked kind CROSS JOIN LATERAL (
-           SELECT job.id FROM django_reliable_jobs_job job WHERE {IS_OF_KIND} LIMIT %(few)s + 1) job
+{_KNOWN}, looked_at AS MATERIALIZED (
+    SELECT FROM asked kind CROSS JOIN LATERAL (
+           SELECT job.finished_at FROM django_reliable_jobs_job job
+            WHERE {IS_OF_KIND} ORDER BY job.finished_at LIMIT %(few)s + 1) job
      LIMIT %(few)s + 1
+), ended AS MATERIALIZED (
+    SELECT job.id FROM asked kind CROSS JOIN LATERAL (
+           SELECT job.id FROM django_reliable_jobs_job job
+            WHERE {IS_OF_KIND} ORDER BY job.finished_at LIMIT %(few)s + 1) job
+     WHERE NOT EXISTS (SELECT 1 FROM looked_at OFFSET %(few)s)
 ), live AS MATERIALIZED (
-    SELECT * FROM ({_LIVE}) live WHERE %(may_live)s AND NOT EXISTS (SELECT 1 FROM ended OFFSET %(few)s)
+    SELECT * FROM ({_LIVE}) live WHERE %(may_live)s AND NOT EXISTS (SELECT 1 FROM looked_at OFFSET %(few)s)
 )
-SELECT ARRAY(SELECT id FROM ended),
-       ARRAY(SELECT live.id FROM live
-              WHERE (%(status)s::text IS NULL OR live.status = %(status)s::text) AND {_MATCHES.format("live")}
-              LIMIT %(few)s + 1),
-       EXISTS (SELECT 1 FROM known OFFSET %(most_kinds)s) OR EXISTS (SELECT 1 FROM live OFFSET %(most_live)s)
+SELECT ARRAY(SELECT id FROM ended
+              UNION
+             SELECT live.id FROM live
+              WHERE (%(status)s::text IS NULL OR live.status = %(status)s::text) AND {_MATCHES.format("live")}),
+       EXISTS (SELECT 1 FROM looked_at OFFSET %(few)s) OR EXISTS (SELECT 1 FROM known OFFSET %(most_kinds)s)
+       OR EXISTS (SELECT 1 FROM live OFFSET %(most_live)s)
 """
 
 LATEST_END = f"""
@@ -65,10 +72,19 @@ SELECT max(latest.finished_at) FROM asked kind CROSS JOIN LATERAL (
 """
 
 BY_SCHEDULE = """
-SELECT job.id FROM unnest(%(of)s::text[]) AS given(status) CROSS JOIN LATERAL (
-       SELECT job.id FROM django_reliable_jobs_job job
-        WHERE job.schedule_id = %(schedule_id)s AND job.status = given.status LIMIT %(few)s + 1) job
- LIMIT %(few)s + 1
+WITH looked_at AS MATERIALIZED (
+    SELECT FROM unnest(%(of)s::text[]) AS given(status) CROSS JOIN LATERAL (
+           SELECT job.finished_at FROM django_reliable_jobs_job job
+            WHERE job.schedule_id = %(schedule_id)s AND job.status = given.status
+            ORDER BY job.finished_at LIMIT %(few)s + 1) job
+     LIMIT %(few)s + 1
+)
+SELECT ARRAY(SELECT job.id FROM unnest(%(of)s::text[]) AS given(status) CROSS JOIN LATERAL (
+                    SELECT job.id FROM django_reliable_jobs_job job
+                     WHERE job.schedule_id = %(schedule_id)s AND job.status = given.status
+                     ORDER BY job.finished_at LIMIT %(few)s + 1) job
+              WHERE NOT EXISTS (SELECT 1 FROM looked_at OFFSET %(few)s)),
+       EXISTS (SELECT 1 FROM looked_at OFFSET %(few)s)
 """
 LATEST_END_OF_SCHEDULE = """
 SELECT max(job.finished_at) FROM unnest(%(statuses)s::text[]) AS given(status) CROSS JOIN LATERAL (
@@ -109,15 +125,10 @@ def latest_end(using: str, wanted: Wanted) -> datetime | None:
 
 
 def _find(using: str, wanted: Wanted, statuses: Sequence[str]) -> list[int] | None:
-    parameters = _parameters(wanted, statuses)
+    statement = BY_KIND if wanted.schedule_id is None else BY_SCHEDULE
     with engine_cursor(using) as cursor:
-        if wanted.schedule_id is not None:
-            cursor.execute(BY_SCHEDULE, parameters)
-            found, is_cut = {job_id for (job_id,) in cursor.fetchall()}, False
-        else:
-            cursor.execute(BY_KIND, parameters)
-            ended, live, is_cut = cursor.fetchone()
-            found = {*ended, *live}
+        cursor.execute(statement, _parameters(wanted, statuses))
+        found, is_cut = cursor.fetchone()
     return None if is_cut or len(found) > FEW else sorted(found, reverse=True)
 
 

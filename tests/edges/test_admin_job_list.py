@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from django_reliable_jobs.admin import job_paging
 from django_reliable_jobs.admin.jobs import JobAdmin
+from django_reliable_jobs.engine import rare_jobs
 from django_reliable_jobs.engine.inspection import WIDE_COLUMNS
 from django_reliable_jobs.models import Job
 from tests import tasks
@@ -253,8 +254,25 @@ def test_no_page_reads_the_whole_table(
     # In a small crowd a small window, as the planner reads small tables whole.
     most = min(job_paging.LOOKED_AT, crowd // 20)
     monkeypatch.setattr(job_paging, "LOOKED_AT", most)
+    monkeypatch.setattr(rare_jobs, "FEW", min(rare_jobs.FEW, most))
     with watched() as plans:
         assert admin_client.get(JOBS + query).status_code == 200
     assert plans.roots
     # A page of what one job in a hundred is may be found among the newest.
     assert plans.faults(most + crowd // 50 + 6000) == []
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "page", ["", "job/dead/", "queue/", "worker/", "schedule/", "schedule/1/runs/", "job/10/change/"]
+)
+def test_no_other_page_does(admin_client: Client, crowd: int, page: str) -> None:
+    first, age = Job.objects.order_by("pk")[9].pk, timezone.now() - timedelta(minutes=5)
+    schedule = a_schedule()
+    Job.objects.filter(pk__in=range(first, first + 50)).update(schedule_id=schedule.pk, slot=age)
+    path = page.replace("/1/", f"/{schedule.pk}/").replace("/10/", f"/{first}/")
+    with watched() as plans:
+        assert admin_client.get(f"{PAGES}{path}").status_code == 200
+    assert plans.roots, "nothing was asked of the jobs"
+    # At most the dead and the ready ones, and what is as near as they are.
+    assert plans.faults(crowd // 50 + 6000) == []
