@@ -17,6 +17,7 @@ RELIABLE_JOBS = {
         "tests.limited_tasks",
         "tests.batch_tasks",
         "tests.step_tasks",
+        "tests.slow_step_tasks",
         "tests.async_tasks",
     ],
     **json.loads(os.environ.get("TESTS_RELIABLE_JOBS", "{}")),
