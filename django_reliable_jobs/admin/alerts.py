@@ -7,10 +7,12 @@ from typing import Any
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from django_reliable_jobs.admin.read_only import ReadOnlyAdmin
+from django_reliable_jobs.admin.words import breakable_moment
 from django_reliable_jobs.engine import alerts
 from django_reliable_jobs.engine.inspection import as_local
 from django_reliable_jobs.engine.transaction import default_database
@@ -48,6 +50,9 @@ class AlertAdmin(ReadOnlyAdmin):
     readonly_fields = ("since", "changed", "told", "state")
     actions = ("acknowledge",)
 
+    class Media:
+        css = {"all": ["django_reliable_jobs/admin.css"]}
+
     def has_acknowledge_permission(self, request: HttpRequest) -> bool:
         """Return whether a person may acknowledge alerts: who has the permission to change them."""
         return bool(request.user.has_perm("django_reliable_jobs.change_alert"))
@@ -62,8 +67,8 @@ class AlertAdmin(ReadOnlyAdmin):
         self.message_user(request, text, messages.SUCCESS if known else messages.WARNING)
 
     @admin.display(description=_("since"))
-    def since(self, alert: Alert) -> str:
-        return as_local(alert.opened_at)
+    def since(self, alert: Alert) -> SafeString:
+        return breakable_moment(as_local(alert.opened_at))
 
     @admin.display(description=_("last change"))
     def changed(self, alert: Alert) -> str:

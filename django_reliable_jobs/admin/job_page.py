@@ -20,7 +20,7 @@ from django_reliable_jobs import registry
 from django_reliable_jobs.admin import progress
 from django_reliable_jobs.admin.job_acts import ACTS
 from django_reliable_jobs.admin.job_list import marked
-from django_reliable_jobs.admin.words import as_json, clock_time, done_in_words, span_in_words
+from django_reliable_jobs.admin.words import as_json, breakable_moment, clock_time, done_in_words, span_in_words
 from django_reliable_jobs.engine import history, inspection, obstacles, schedule_history
 from django_reliable_jobs.engine.inspection import as_local
 from django_reliable_jobs.engine.progress import of_claims
@@ -49,9 +49,9 @@ def page(request: HttpRequest, model_admin: Any, job: Job) -> str:
         "waits": obstacles.explain_waiting(using, job),
         "facts": list(_facts(using, job)),
         "moments": list(_moments(job, now)),
-        "arguments": as_json(args) if args else "",
-        "keyword_arguments": as_json(kwargs) if kwargs else "",
-        "result": "" if job.result is None else as_json(job.result),
+        "arguments": as_json(args, "args") if args else "",
+        "keyword_arguments": as_json(kwargs, "kwargs") if kwargs else "",
+        "result": "" if job.result is None else as_json(job.result, "result"),
         "how_far": progress.how_far(job) if progress.has_told(job) else "",
         "steps": _steps(using, job, now),
         **_children(using, job),
@@ -98,7 +98,7 @@ def _schedule(using: str, job: Job) -> SafeString:
     return format_html('<a href="{}">{}</a>, {}', reverse(SCHEDULE_PAGE, args=[job.schedule_id]), name, slot)
 
 
-def _moments(job: Job, now: datetime) -> Iterator[tuple[str, SafeString | str, str]]:
+def _moments(job: Job, now: datetime) -> Iterator[tuple[str, SafeString | str, SafeString | str]]:
     """Yield what happened, when in the reader's zone, and when in UTC."""
     for label, moment in (
         (_("Enqueued"), job.created_at),
@@ -110,7 +110,8 @@ def _moments(job: Job, now: datetime) -> Iterator[tuple[str, SafeString | str, s
         (_("To start before"), job.start_before),
     ):
         if moment is not None:
-            yield label, as_local(moment), f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+            local, utc = as_local(moment), f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+            yield label, breakable_moment(local), "" if local == utc else breakable_moment(utc)
     first = job.first_started_at or job.started_at
     if first is not None:
         yield (

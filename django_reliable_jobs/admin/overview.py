@@ -25,7 +25,7 @@ from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.models import Alert
 
 TEMPLATE = "admin/django_reliable_jobs/overview.html"
-MOST_ALERTS = 20
+MOST_ALERTS = 5  # what comes below them is to be seen too
 MOST_WORKERS = 50
 MOST_JOBS_OF_WORKER = 5
 MOST_TASKS = 5

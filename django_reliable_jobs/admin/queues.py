@@ -34,7 +34,7 @@ class QueueAdmin(ReadOnlyAdmin):
     readonly_fields = ("state",)
 
     class Media:
-        css = {"all": ["django_reliable_jobs/schedule.css"]}
+        css = {"all": ["django_reliable_jobs/schedule.css", "django_reliable_jobs/admin.css"]}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Queue]:
         return inspection.with_pause(super().get_queryset(request))

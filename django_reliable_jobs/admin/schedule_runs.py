@@ -17,7 +17,7 @@ from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 
 from django_reliable_jobs.admin.job_list import marked
-from django_reliable_jobs.admin.words import span_in_words
+from django_reliable_jobs.admin.words import breakable_moment, number, span_in_words
 from django_reliable_jobs.engine import schedule_runs
 from django_reliable_jobs.engine.inspection import as_local
 from django_reliable_jobs.engine.schedule_runs import Run
@@ -97,10 +97,10 @@ def _viewed(model_admin: Any, request: HttpRequest, schedule_id: int) -> Schedul
 
 
 def _shown(run: Run) -> dict[str, Any]:
-    when = as_local(run.first)
+    when = breakable_moment(as_local(run.first))
     if run.slots != 1:
-        many = _("many") if run.slots is None else run.slots
-        when = _("%(first)s to %(last)s (%(many)s)") % {"first": when, "last": as_local(run.last), "many": many}
+        many = _("many") if run.slots is None else number(run.slots)
+        when = format_html(_("{} to {} ({})"), when, breakable_moment(as_local(run.last)), many)
     return {
         "run": run,
         "when": when,

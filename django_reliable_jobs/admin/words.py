@@ -7,7 +7,7 @@ import re
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.utils.formats import number_format
+from django.utils.formats import get_format, number_format
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
@@ -15,13 +15,15 @@ from django.utils.translation import ngettext, pgettext
 
 from django_reliable_jobs.engine.inspection import as_local
 
-SHORT_JSON = 80
+SHORT_JSON = 80  # characters: on one line
+LONG_JSON = 2_000  # is folded
+MOST_JSON = 100_000
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 def breakable(name: str) -> SafeString:
-    """Return a name that may break after its dots, so that the other columns have room."""
-    return format_html_join("", "{}<wbr>", ((part,) for part in re.split(r"(?<=[.])", name)))
+    """Return a name that may break after its dots and underscores, so that the other columns have room."""
+    return format_html_join("", "{}<wbr>", ((part,) for part in re.split(r"(?<=[._])", name)))
 
 
 def on_two_lines(moment: datetime) -> SafeString:
@@ -41,17 +43,33 @@ def preformatted(text: str) -> SafeString | str:
     return format_html('<pre class="reliable-text">{}</pre>', text) if text else "-"
 
 
-def as_json(value: Any) -> SafeString | str:
-    """Return a JSON value for reading, escaped."""
+def as_json(value: Any, key: str) -> SafeString | str:
+    """Return a JSON value for reading, escaped: a long one folded, and no more of it than a page can bear.
+
+    `key` tells the folded values of a page apart.
+    """
     text = json.dumps(value, ensure_ascii=False)
-    return preformatted(text if len(text) <= SHORT_JSON else json.dumps(value, ensure_ascii=False, indent=2))
+    if len(text) > SHORT_JSON:
+        text = json.dumps(value, ensure_ascii=False, indent=2)
+    if len(text) <= LONG_JSON:
+        return preformatted(text)
+    how_long = ngettext("%s character", "%s characters", len(text)) % number(len(text))
+    if len(text) > MOST_JSON:
+        text = f"{text[:MOST_JSON]}…"
+        how_long = _("the first %(shown)s of %(all)s") % {"shown": number(MOST_JSON), "all": how_long}
+    return format_html(
+        '<details data-key="{}"><summary>{}</summary><pre class="reliable-text">{}</pre></details>', key, how_long, text
+    )
 
 
 def span_in_words(span: timedelta) -> str:
     """Return a span in its two largest units: 3 d 4 h, 2 min 5 s, 0.25 s."""
     seconds = max(span.total_seconds(), 0.0)
+    if 0 < seconds < 0.001:
+        return "< 1 ms"
     if seconds < 60:
-        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.3g} s"
+        text = f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.3g}"
+        return f"{text.replace('.', get_format('DECIMAL_SEPARATOR'))} s"
     rest, parts = round(seconds), list[str]()
     for size, unit in (*_UNITS, (1, "s")):
         number, rest = divmod(rest, size)
