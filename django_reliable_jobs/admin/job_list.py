@@ -40,7 +40,7 @@ class JobList(ChangeList):
     """One page, by id."""
 
     newest_url = older_url = ""
-    looks_further = False
+    looks_further = leaves_out = False
 
     def __init__(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
         super().__init__(request, *args, **kwargs)
@@ -62,7 +62,7 @@ class JobList(ChangeList):
     def get_results(self, request: HttpRequest) -> None:
         below, asked = _id_of(request.GET.get(BEFORE, "")), job_filters.question(request)
         page = job_paging.page(self.queryset, asked, below=below, size=self.list_per_page)
-        self.result_list, self.looks_further = page.jobs, page.is_cut
+        self.result_list, self.looks_further, self.leaves_out = page.jobs, page.is_cut, page.leaves_out
         self.older_url = "" if page.older is None else self._url(page.older)
         self.newest_url = "" if below is None else self.get_query_string()
         self._count(page.count, is_whole=not self.older_url and below is None)
@@ -75,7 +75,7 @@ class JobList(ChangeList):
         listed = len(self.result_list)
         if known is not None or is_whole:
             self.result_count = listed if known is None else known
-            self.count_in_words = how_many_jobs(self.result_count)
+            self.count_in_words = how_many_jobs(self.result_count, has_more=self.leaves_out)
         else:
             estimated = max(job_search.estimate(self.queryset), listed + bool(self.older_url))
             self.result_count = estimated

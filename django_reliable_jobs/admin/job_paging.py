@@ -12,7 +12,7 @@ from datetime import timedelta
 from django.db.models import QuerySet
 
 from django_reliable_jobs.engine import job_search, rare_jobs
-from django_reliable_jobs.engine.rare_jobs import Wanted
+from django_reliable_jobs.engine.rare_jobs import Found, Wanted
 from django_reliable_jobs.models import Job
 
 LOOKED_AT = 200_000  # jobs for a page, at most
@@ -36,37 +36,52 @@ class Page:
     jobs: list[Job]
     older: int | None = None
     is_cut: bool = False  # what is older was not looked at
+    leaves_out: bool = False  # there may be more among those that wait
     count: int | None = None
 
 
 def matching(jobs: QuerySet[Job], question: Question) -> list[int] | None:
     """Return the ids of all the jobs, the newest first, if they are few; None: they may be many."""
-    if question.wanted is None:
-        return None
-    found = rare_jobs.find(jobs.db, question.wanted)
-    if found and question.is_narrower:
-        return list(jobs.filter(pk__in=found).order_by("-pk").values_list("pk", flat=True))
-    return found
+    found = None if question.wanted is None else rare_jobs.find(jobs.db, question.wanted)
+    return None if found is None or found.leaves_out else _narrowed(jobs, question, found.ids)
 
 
 def page(jobs: QuerySet[Job], question: Question, *, below: int | None, size: int) -> Page:
     """Return the newest of these jobs with ids below `below`."""
-    if (found := matching(jobs, question)) is not None:
-        return _of_few(jobs, found, below=below, size=size)
+    wanted = question.wanted
+    found = None if wanted is None else rare_jobs.find(jobs.db, wanted)
+    if found is not None and (not found.leaves_out or _tells_much(question, found)):
+        ids = _narrowed(jobs, question, found.ids)
+        return _of_few(jobs, ids, below=below, size=size, leaves_out=found.leaves_out)
     if question.is_bounded:
         return _whole(job_search.page(jobs, below=below, floor=None, size=size + 1), size)
     lowest, highest = job_search.ends(jobs.db)
     below = highest + 1 if below is None else below
-    if question.wanted is not None:
-        below = _nearer(jobs.db, question.wanted, below)
+    if wanted is not None and found is None:
+        below = _nearer(jobs.db, wanted, below)
     return _window(jobs, max(lowest, question.first), below=below, size=size)
 
 
-def _of_few(jobs: QuerySet[Job], found: Sequence[int], *, below: int | None, size: int) -> Page:
+def _tells_much(question: Question, found: Found) -> bool:
+    """Return whether to show what was found, and leave out what waits: it is found by its status."""
+    return question.wanted is not None and question.wanted.status is None and bool(found.ids)
+
+
+def _narrowed(jobs: QuerySet[Job], question: Question, ids: list[int]) -> list[int]:
+    if not ids or not question.is_narrower:
+        return ids
+    return list(jobs.filter(pk__in=ids).order_by("-pk").values_list("pk", flat=True))
+
+
+def _of_few(jobs: QuerySet[Job], found: Sequence[int], *, below: int | None, size: int, leaves_out: bool) -> Page:
     # By what was found, not by the rows: one that has moved on since does not end the list.
     ids = [each for each in found if below is None or each < below]
-    listed = list(jobs.filter(pk__in=ids[:size]).order_by("-pk"))
-    return Page(jobs=listed, older=ids[size - 1] if len(ids) > size else None, count=len(found))
+    return Page(
+        jobs=list(jobs.filter(pk__in=ids[:size]).order_by("-pk")),
+        older=ids[size - 1] if len(ids) > size else None,
+        leaves_out=leaves_out,
+        count=len(found),
+    )
 
 
 def _whole(found: list[Job], size: int) -> Page:
@@ -85,6 +100,9 @@ def _nearer(using: str, wanted: Wanted, below: int) -> int:
     """Return `below`, or a lower id if no job between the two matches: a window up there would be empty."""
     latest = rare_jobs.latest_end(using, wanted)
     beyond = 0 if latest is None else job_search.first_since(using, latest + SLACK)
-    if beyond > below - LOOKED_AT or (live := rare_jobs.find_live(using, wanted)) is None:
+    if beyond > below - LOOKED_AT:
         return below
-    return min(below, max(beyond, live[0] + 1 if live else 0))
+    live = rare_jobs.find_live(using, wanted)
+    if live is None or live.leaves_out:
+        return below
+    return min(below, max(beyond, live.ids[0] + 1 if live.ids else 0))

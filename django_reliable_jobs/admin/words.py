@@ -102,8 +102,13 @@ def number(value: float) -> str:
     return number_format(value, decimal_pos=0, use_l10n=True, force_grouping=True)
 
 
-def how_many_jobs(count: int) -> str:
-    return ngettext("%s job", "%s jobs", count) % number(count)
+def at_least(count: int, has_more: bool) -> str:
+    """Return a number, with a sign if more was not counted."""
+    return f"{number(count)}+" if has_more else number(count)
+
+
+def how_many_jobs(count: int, *, has_more: bool = False) -> str:
+    return ngettext("%s job", "%s jobs", count) % at_least(count, has_more)
 
 
 def queues_in_words(queues: list[str] | None, excluded: list[str]) -> str:

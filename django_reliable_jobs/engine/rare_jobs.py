@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django_reliable_jobs.engine.claim import IS_LIMITED, IS_READY
 from django_reliable_jobs.engine.kinds import IS_OF_KIND, KINDS
@@ -17,7 +17,7 @@ from django_reliable_jobs.models import Job
 
 FEW = 5000  # jobs
 MOST_KINDS = 2000
-MOST_LIVE = 50_000  # jobs that are looked at
+MOST_LIVE = 10_000  # jobs of each index that are looked at
 
 _MATCHES = """(%(task)s::text IS NULL OR {0}.task = %(task)s::text)
           AND (%(queue_name)s::text IS NULL OR {0}.queue_name = %(queue_name)s::text)
@@ -25,14 +25,19 @@ _MATCHES = """(%(task)s::text IS NULL OR {0}.task = %(task)s::text)
                OR right({0}.task, length(%(part)s::text) + 1) = '.' || %(part)s::text)"""
 
 # Here and below in the order of the index that has them, whatever share of the table it seems to have.
+_INDEXES = {
+    "ready": ("'READY'", IS_READY, "queue_name, priority, run_after, id"),
+    "limited": ("'READY'", IS_LIMITED, "queue_name"),
+    "running": ("'RUNNING'", "job.status = 'RUNNING'", "worker_id"),
+    "due": ("'SCHEDULED', 'WAITING'", "job.status IN ('SCHEDULED', 'WAITING')", "run_after, id"),
+}
 _LIVE = " UNION ALL ".join(
-    f"(SELECT id, status, task, queue_name FROM django_reliable_jobs_job job WHERE {each} LIMIT %(most_live)s + 1)"
-    for each in (
-        f"{IS_READY} ORDER BY queue_name, priority, run_after, id",
-        f"{IS_LIMITED} ORDER BY queue_name",
-        "job.status = 'RUNNING' ORDER BY worker_id",
-        "job.status IN ('SCHEDULED', 'WAITING') ORDER BY run_after, id",
-    )
+    f"(SELECT id, status, task, queue_name, '{name}' AS index FROM django_reliable_jobs_job job"
+    f" WHERE {condition} AND %(of)s::text[] && ARRAY[{statuses}] ORDER BY {order} LIMIT %(most_live)s + 1)"
+    for name, (statuses, condition, order) in _INDEXES.items()
+)
+_LEAVES_OUT = " OR ".join(
+    f"EXISTS (SELECT 1 FROM live WHERE index = '{name}' OFFSET %(most_live)s)" for name in _INDEXES
 )
 _KNOWN = f"""
 WITH RECURSIVE {KINDS}, known AS MATERIALIZED (
@@ -54,14 +59,12 @@ BY_KIND = f"""
             WHERE {IS_OF_KIND} ORDER BY job.finished_at LIMIT %(few)s + 1) job
      WHERE NOT EXISTS (SELECT 1 FROM looked_at OFFSET %(few)s)
 ), live AS MATERIALIZED (
-    SELECT * FROM ({_LIVE}) live WHERE %(may_live)s AND NOT EXISTS (SELECT 1 FROM looked_at OFFSET %(few)s)
+    SELECT * FROM ({_LIVE}) live WHERE NOT EXISTS (SELECT 1 FROM looked_at OFFSET %(few)s)
 )
-SELECT ARRAY(SELECT id FROM ended
-              UNION
-             SELECT live.id FROM live
-              WHERE (%(status)s::text IS NULL OR live.status = %(status)s::text) AND {_MATCHES.format("live")}),
-       EXISTS (SELECT 1 FROM looked_at OFFSET %(few)s) OR EXISTS (SELECT 1 FROM known OFFSET %(most_kinds)s)
-       OR EXISTS (SELECT 1 FROM live OFFSET %(most_live)s)
+SELECT ARRAY(SELECT id FROM ended),
+       ARRAY(SELECT live.id FROM live WHERE live.status = ANY(%(of)s::text[]) AND {_MATCHES.format("live")}),
+       EXISTS (SELECT 1 FROM looked_at OFFSET %(few)s) OR EXISTS (SELECT 1 FROM known OFFSET %(most_kinds)s),
+       {_LEAVES_OUT}
 """
 
 LATEST_END = f"""
@@ -84,7 +87,7 @@ SELECT ARRAY(SELECT job.id FROM unnest(%(of)s::text[]) AS given(status) CROSS JO
                      WHERE job.schedule_id = %(schedule_id)s AND job.status = given.status
                      ORDER BY job.finished_at LIMIT %(few)s + 1) job
               WHERE NOT EXISTS (SELECT 1 FROM looked_at OFFSET %(few)s)),
-       EXISTS (SELECT 1 FROM looked_at OFFSET %(few)s)
+       ARRAY[]::bigint[], EXISTS (SELECT 1 FROM looked_at OFFSET %(few)s), false
 """
 LATEST_END_OF_SCHEDULE = """
 SELECT max(job.finished_at) FROM unnest(%(statuses)s::text[]) AS given(status) CROSS JOIN LATERAL (
@@ -105,13 +108,20 @@ class Wanted:
     schedule_id: int | None = None  # with a status or without; the others are not looked at
 
 
-def find(using: str, wanted: Wanted) -> list[int] | None:
-    """Return the ids of the jobs that match, the newest first; None: they may be many."""
+class Found(NamedTuple):
+    """The ids of the jobs that match, the newest first; `leaves_out`: but for live ones that were not looked at."""
+
+    ids: list[int]
+    leaves_out: bool = False
+
+
+def find(using: str, wanted: Wanted) -> Found | None:
+    """Return the jobs that match, if they are few; None: they may be many."""
     return _find(using, wanted, Job.Status.values)
 
 
-def find_live(using: str, wanted: Wanted) -> list[int] | None:
-    """Return the ids of the live jobs that match, the newest first; None: they may be many."""
+def find_live(using: str, wanted: Wanted) -> Found | None:
+    """Return the live jobs that match, if they are few; None: they may be many."""
     return _find(using, wanted, [each.value for each in Job.LIVE])
 
 
@@ -124,12 +134,14 @@ def latest_end(using: str, wanted: Wanted) -> datetime | None:
         return latest
 
 
-def _find(using: str, wanted: Wanted, statuses: Sequence[str]) -> list[int] | None:
+def _find(using: str, wanted: Wanted, statuses: Sequence[str]) -> Found | None:
     statement = BY_KIND if wanted.schedule_id is None else BY_SCHEDULE
     with engine_cursor(using) as cursor:
         cursor.execute(statement, _parameters(wanted, statuses))
-        found, is_cut = cursor.fetchone()
-    return None if is_cut or len(found) > FEW else sorted(found, reverse=True)
+        ended, live, are_many, leaves_out = cursor.fetchone()
+    if are_many or len(ended) + len(live) > FEW:
+        return None
+    return Found(sorted({*ended, *live}, reverse=True), leaves_out)
 
 
 def _parameters(wanted: Wanted, statuses: Sequence[str]) -> dict[str, Any]:
@@ -138,7 +150,6 @@ def _parameters(wanted: Wanted, statuses: Sequence[str]) -> dict[str, Any]:
         **asdict(wanted),
         "of": of,
         "statuses": [each for each in of if each in Job.ENDED],
-        "may_live": any(each in Job.LIVE for each in of),
         "few": FEW,
         "most_kinds": MOST_KINDS,
         "most_live": MOST_LIVE,

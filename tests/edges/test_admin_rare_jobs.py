@@ -63,17 +63,40 @@ class TestRareJobs:
         live = Job.objects.create(task="old.task", schedule_id=7).pk
         assert listed(admin_client, "?task=old.task") == listed(admin_client, "?schedule=7") == [live]
 
-    @pytest.mark.parametrize("most", ["MOST_KINDS", "MOST_LIVE"])
-    def test_where_too_much_is_to_be_looked_at_a_page_looks_at_the_newest(
-        self, admin_client: Client, monkeypatch: pytest.MonkeyPatch, most: str
+    def test_where_there_are_too_many_kinds_a_page_looks_at_the_newest(
+        self, admin_client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        for name in ("rare.task", "y", "z"):
+        for name in ("rare.task", "x", "y", "z", "z"):
             ended(task=name)
-        tasks.nothing.enqueue_many([{}] * 3)
         assert len(listed(admin_client, "?task=rare.task")) == 1
-        monkeypatch.setattr(rare_jobs, most, 2)
+        monkeypatch.setattr(rare_jobs, "MOST_KINDS", 3)
         assert listed(admin_client, "?task=rare.task") == []
         assert "Look further back" in links(admin_client, "?task=rare.task")
+
+    @pytest.mark.parametrize("columns", [{"queue_name": "mail"}, {"rate_key": "a"}, {"status": "SCHEDULED"}])
+    def test_where_too_many_wait_those_that_ended_are_shown_and_that_others_may_wait_is_told(
+        self, admin_client: Client, monkeypatch: pytest.MonkeyPatch, columns: dict[str, str]
+    ) -> None:
+        monkeypatch.setattr(rare_jobs, "MOST_LIVE", 4)
+        dead = ended(task="rare.task", status="DEAD").pk
+        last = Job.objects.create(task="rare.task", run_after=timezone.now() + timedelta(days=1), **columns)
+        for _ in range(3):
+            Job.objects.create(task="x", **columns)
+        told = "Of the jobs that wait, not all were looked at"
+        page = admin_client.get(f"{JOBS}?task=rare.task")
+        assert listed(admin_client, "?task=rare.task") == [last.pk, dead]
+        assert ">2 jobs<" in page.content.decode() and told not in page.content.decode()
+        for _ in range(2):
+            Job.objects.create(task="x", **columns)
+        page = admin_client.get(f"{JOBS}?task=rare.task")
+        assert listed(admin_client, "?task=rare.task") == [dead]
+        assert ">1+ job<" in page.content.decode() and told in page.content.decode()
+        status = last.status or "READY"
+        assert listed(admin_client, f"?task=rare.task&status={status}") == []
+        assert "Look further back" in links(admin_client, f"?task=rare.task&status={status}")
+        assert listed(admin_client, "?task=rare.task&status=DEAD") == [dead]
+        assert listed(admin_client, "?task=rare.task&status=RUNNING") == []
+        assert links(admin_client, "?task=rare.task&status=RUNNING") == {}
 
 
 @pytest.mark.django_db
