@@ -82,7 +82,7 @@ class Batch:
 
         with transaction.atomic(using=self._using()):
             jobs = enqueue.enqueue_many(self._own(task), calls)
-            if not jobs and self._atomic is None and self.id is not None:
+            if not any(job.created for job in jobs) and self._atomic is None and self.id is not None:
                 endings_of_jobs.finish_batches(self._using(), [self.id])
         return jobs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django_reliable_jobs.exceptions import InvalidTask
 
@@ -86,6 +86,13 @@ class RetryPolicy:
 
 
 DEFAULT_POLICY = RetryPolicy()
+
+
+def seconds_until(after: float | timedelta | datetime, now: datetime) -> float:
+    """Return the seconds from now on of a span or a moment, as Retry and Snooze name one."""
+    if isinstance(after, datetime):
+        after = max((after - now).total_seconds(), 0.0)
+    return as_seconds(after) or 0.0
 
 
 def as_seconds(span: float | timedelta | None) -> float | None:

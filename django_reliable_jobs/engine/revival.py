@@ -12,6 +12,7 @@ from django_reliable_jobs import clock
 from django_reliable_jobs.engine import families
 from django_reliable_jobs.engine.endings_of_jobs import FOLLOWED
 from django_reliable_jobs.engine.transaction import short_transaction
+from django_reliable_jobs.engine.undoing import HAS_TO_UNDO
 from django_reliable_jobs.engine.wakeup import notify_idle
 
 _NOW = "coalesce(%(moment)s::timestamptz, clock_timestamp())"
@@ -22,10 +23,11 @@ _IS_NEW_RUN = "(%(from_start)s OR job.status = 'SUCCEEDED' OR job.compensation I
 
 REVIVE = f"""
 WITH mine AS MATERIALIZED (
-    SELECT id FROM django_reliable_jobs_job
+    SELECT id FROM django_reliable_jobs_job job
      WHERE id = ANY(%(ids)s::bigint[]) AND status IN ('SUCCEEDED', 'DEAD', 'CANCELLED', 'SCHEDULED')
        AND NOT (compensation = 'running' AND %(from_start)s)
        AND NOT (compensation = 'failed' AND NOT %(from_start)s)
+       AND NOT (status = 'SCHEDULED' AND %(from_start)s AND {HAS_TO_UNDO.format("job")})
      ORDER BY id FOR NO KEY UPDATE
 ), withdrawn AS (
     DELETE FROM django_reliable_jobs_cancelrequest WHERE job_id IN (SELECT id FROM mine)
@@ -91,7 +93,8 @@ def revive(using: str, job_ids: Sequence[int], *, from_start: bool = False, spre
     """Make ended jobs READY again, with all their attempts; a retry that waits becomes due now. Others stay as they
     are. With `spread`, each is due at a moment of its own between now and then, so that they don't come all at once.
 
-    One whose undo has failed stays as it is, so that what it did is not forgotten, unless it is to begin `from_start`.
+    One whose undo has failed stays as it is, so that what it did is not forgotten, unless it is to begin `from_start`;
+    one that waits for a retry and has something to undo does not begin `from_start`: it is to be cancelled first.
 
     They go on from their checkpoints; the last step, if it failed for good, or wait, if it was given up, is tried anew.
     `from_start`, and for those that have succeeded: a new run begins, in which no checkpoint, step or idempotency key

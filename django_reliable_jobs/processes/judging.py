@@ -32,7 +32,7 @@ from django_reliable_jobs.exceptions import (
 )
 from django_reliable_jobs.models import Attempt, Job
 from django_reliable_jobs.processes.errors import chain_of, message_of, one_line, sqlstates_of, stored, traceback_of
-from django_reliable_jobs.retry import as_seconds
+from django_reliable_jobs.retry import as_seconds, seconds_until
 
 logger = logging.getLogger("django_reliable_jobs")
 
@@ -174,9 +174,7 @@ def _due_at(outcome: Outcome, after: float | timedelta | datetime | None) -> Out
 
 
 def _seconds_until(after: float | timedelta | datetime) -> float:
-    if isinstance(after, datetime):
-        return as_seconds(max((after - (clock.moment() or timezone.now())).total_seconds(), 0.0)) or 0.0
-    return as_seconds(after) or 0.0
+    return seconds_until(after, clock.moment() or timezone.now())
 
 
 def _recorded(

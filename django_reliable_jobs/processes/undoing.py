@@ -9,18 +9,20 @@ from dataclasses import replace
 from typing import Any
 
 from django.db import transaction
+from django.utils import timezone
 
-from django_reliable_jobs import arguments
+from django_reliable_jobs import arguments, clock
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.context import JobContext, entered
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.lifecycle import Outcome
 from django_reliable_jobs.engine.steps import StepPort, StepToUndo
-from django_reliable_jobs.exceptions import Cancel, Fail, Interruption, InvalidCheckpoint
+from django_reliable_jobs.exceptions import Cancel, Fail, Interruption, InvalidCheckpoint, Retry, Snooze
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.processes.errors import one_line, stored
 from django_reliable_jobs.registry import Task
 from django_reliable_jobs.replay import find_function
+from django_reliable_jobs.retry import seconds_until
 from django_reliable_jobs.step_port import WRITE_PAUSES, StepRecord
 
 logger = logging.getLogger("django_reliable_jobs")
@@ -181,8 +183,8 @@ class Undoer:
 
     def _failed(self, step: StepToUndo, error: Exception) -> None:
         self._under_way = None
-        tries, text = step.undo_tries + 1, stored(one_line(error), 1000)
-        is_last = tries >= settings.MAX_ATTEMPTS
+        tries, text = step.undo_tries + (not isinstance(error, Snooze)), stored(one_line(error), 1000)
+        is_last = tries >= settings.MAX_ATTEMPTS or isinstance(error, Fail)
         if not self._port.record_undo(step.name, "failed" if is_last else "trying", tries, text):
             logger.warning("job %s: the step %r is undone; after its COMMIT came: %s", self._job.id, step.name, text)
             return
@@ -195,6 +197,8 @@ class Undoer:
 
     def _delay(self, error: Exception, tries: int) -> float:
         try:
+            if isinstance(error, Retry | Snooze) and error.after is not None:
+                return seconds_until(error.after, clock.moment() or timezone.now())
             policy = self._task.retry_policy
             delay = policy.delay_after(error, attempt=tries, max_attempts=settings.MAX_ATTEMPTS)
         except Exception:

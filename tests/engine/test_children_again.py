@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from django_reliable_jobs.engine import claim, endings_of_jobs, lifecycle, reviv
 from django_reliable_jobs.exceptions import ChildFailed
 from django_reliable_jobs.models import Batch as BatchRow
 from django_reliable_jobs.models import Event, Job, Wait
-from tests import step_tasks
+from tests import step_tasks, tasks
 from tests.engine.test_children import effects, row, run
 from tests.engine.test_undo import leaves_by_hand
 from tests.recorded import run_jobs
@@ -129,6 +130,12 @@ class TestDeleted:
 
 
 class TestBatch:
+    def test_one_that_got_no_job_but_duplicates_has_ended_at_once(self) -> None:
+        tasks.unique.using(run_after=timedelta(days=1)).enqueue("taken")
+        Batch(on_finish=step_tasks.follows_a_batch).enqueue_many(tasks.unique, [{"key": "taken"}])
+        run_jobs()
+        assert effects() == ["follows"]
+
     def test_a_block_that_was_rolled_back_may_be_entered_again(self) -> None:
         batch = Batch()
         with pytest.raises(RuntimeError), batch:

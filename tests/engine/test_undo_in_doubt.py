@@ -136,6 +136,19 @@ class TestRetry:
         assert (done.revived, done.is_not_undone) == ([job.pk], [])
         assert (row(job).compensation, row(job).run) == ("none", 2)
 
+    def test_one_that_waits_for_its_next_try_is_not_begun_anew_before_it_has_undone_what_it_did(self) -> None:
+        def flow() -> None:
+            step("make a", step_tasks.make, "a", undo=unmake)
+            step("flaky", step_tasks.fails_until, "flaky", 9, backoff=step_tasks.IN_A_MINUTE)
+
+        job = run(flow)
+        assert job.status == "SCHEDULED"
+        assert revival.revive("default", [job.pk], from_start=True).revived == []
+        lifecycle.cancel("default", [job.pk], reason="anew")
+        run_jobs()
+        assert revival.revive("default", [job.pk], from_start=True).revived == [job.pk]
+        assert effects() == ["make a", "flaky", "unmake a"]
+
 
 class TestFamily:
     def test_a_waiting_parent_is_cancelled_before_it_can_hear_of_its_children(

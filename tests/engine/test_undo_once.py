@@ -10,7 +10,7 @@ import pytest
 from django.db import OperationalError, connection, transaction
 from django.utils import timezone
 
-from django_reliable_jobs import Fail, current_job, sleep, step
+from django_reliable_jobs import Fail, Retry, Snooze, current_job, sleep, step
 from django_reliable_jobs.engine import lifecycle, maintenance, revival
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.models import Alert, Checkpoint, Job
@@ -20,7 +20,7 @@ from tests.actors import on_stage
 from tests.claims import claim_one_as, end, row
 from tests.concurrency.test_step_races import run as run_claimed
 from tests.concurrency.test_step_races import terminate
-from tests.engine.test_undo import breaks, effects, leaves_by_hand, run
+from tests.engine.test_undo import breaks, effects, go_on, leaves_by_hand, run
 from tests.recorded import run_jobs
 from tests.step_tasks import make, unmake
 
@@ -124,6 +124,37 @@ class TestTimeout:
         failed = Checkpoint.objects.get(name="make a")
         assert failed.undo_error == "TimeoutError: the undo ran longer than the timeout of its task"
         assert list(Alert.objects.values_list("kind", flat=True)) == ["undo_failed"]
+
+
+class TestChosen:
+    """An undo knows best when it is to be tried again."""
+
+    @pytest.mark.parametrize(("ending", "tries"), [(Retry(3600), 2), (Snooze(timedelta(hours=1)), 1)])
+    def test_it_says_when(self, monkeypatch: pytest.MonkeyPatch, ending: Exception, tries: int) -> None:
+        def unmake_in_an_hour(made: str, name: str) -> None:
+            tasks.leave_effect("tried")
+            if effects().count("tried") == 1:
+                raise ending
+
+        job = run(lambda: [step("make a", make, "a", undo=unmake), sleep("nap", 1000)])
+        instead(monkeypatch, "unmake", unmake_in_an_hour)
+        lifecycle.cancel("default", [job.pk], reason="no more")
+        run_jobs()
+        assert row(job).status == "SCHEDULED"
+        assert go_on(job, 3500).status == "SCHEDULED"
+        assert (go_on(job, 3700).compensation, effects()) == ("done", ["make a", "tried", "tried"])
+        assert Checkpoint.objects.get(name="make a").undo_tries == tries
+
+    def test_it_gives_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def can_not_unmake(made: str, name: str) -> None:
+            tasks.leave_effect("tried")
+            raise Fail("it was sold")
+
+        job = run(lambda: [step("make a", make, "a", undo=unmake), sleep("nap", 1000)])
+        instead(monkeypatch, "unmake", can_not_unmake)
+        lifecycle.cancel("default", [job.pk], reason="no more")
+        run_jobs()
+        assert (row(job).status, row(job).compensation, effects()) == ("CANCELLED", "failed", ["make a", "tried"])
 
 
 class TestUnkeepableResult:
