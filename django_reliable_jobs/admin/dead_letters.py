@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from django_reliable_jobs.admin.addresses import address
 from django_reliable_jobs.admin.job_acts import ACTS
 from django_reliable_jobs.admin.words import number, when
 from django_reliable_jobs.engine import dead_letters, inspection
@@ -32,7 +32,7 @@ def dead_letters_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
         "title": _("Dead letters"),
         "opts": model_admin.opts,
         "media": model_admin.media,
-        "groups": [_shown(each, now) for each in found],
+        "groups": [_shown(each, now, model_admin.admin_site.name) for each in found],
         "acts": [ACTS[name] for name in OFFERED if model_admin.may(request, ACTS[name])],
         "total": number(total),
         "is_cut": total >= MOST_GROUPED,
@@ -40,7 +40,7 @@ def dead_letters_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
     return TemplateResponse(request, "admin/django_reliable_jobs/job/dead.html", context)
 
 
-def _shown(group: Group, now: Any) -> dict[str, Any]:
+def _shown(group: Group, now: Any, site: str) -> dict[str, Any]:
     query = urlencode({"status": "DEAD", "task": group.task, "error": group.error})
     return {
         "group": group,
@@ -48,5 +48,5 @@ def _shown(group: Group, now: Any) -> dict[str, Any]:
         "count": number(group.jobs),
         "first": when(group.first, now),
         "last": when(group.last, now),
-        "url": f"{reverse('admin:django_reliable_jobs_job_changelist')}?{query}",
+        "url": f"{address(site, 'job_changelist')}?{query}",
     }

@@ -8,10 +8,10 @@ from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from django_reliable_jobs import registry
+from django_reliable_jobs.admin.addresses import address
 from django_reliable_jobs.admin.enqueue_form import EnqueueForm
 from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.exceptions import DuplicateJob, InvalidArguments
@@ -65,8 +65,7 @@ def _told(model_admin: Any, request: HttpRequest, job: Job) -> HttpResponse:
         )
     if not model_admin.has_view_permission(request):
         return HttpResponseRedirect(request.get_full_path())
-    address = reverse("admin:django_reliable_jobs_job_change", args=[job.pk], current_app=model_admin.admin_site.name)
-    return HttpResponseRedirect(address)
+    return HttpResponseRedirect(address(model_admin.admin_site.name, "job_change", job.pk))
 
 
 def _shown(model_admin: Any, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
+from urllib.parse import unquote_plus
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -13,19 +15,20 @@ from django.contrib.contenttypes.models import ContentType
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_reliable_jobs.admin import job_paging
+from django_reliable_jobs.admin.addresses import address
 from django_reliable_jobs.admin.job_acts import ACTS, Act, in_words
 from django_reliable_jobs.admin.job_filters import LONGEST_ID, question
 from django_reliable_jobs.admin.words import number
-from django_reliable_jobs.engine import job_search
+from django_reliable_jobs.engine import inspection, job_search
 from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.models import Job
 
 BATCH = 500
+SHOWN = 10  # of the jobs that a question is about
 MOST_CHANGED = 20_000  # by one request, which somebody waits for
 MOST_LOGGED = 100  # one by one
 CONFIRMED = "confirmed"
@@ -72,16 +75,18 @@ class JobActions:
         form = act.form(request.POST) if is_confirmed else act.form()
         if not is_confirmed or not form.is_valid():
             return _question(self, request, jobs, act, form)
-        batches = job_search.batches(jobs, size=BATCH, most=MOST_CHANGED + 1)
+        batches = _batches(_in_a_state_for(request, jobs, act))
         counts, changed = Counter[str](), list[int]()
-        for ids in batches:
-            done, what = act.do(
-                default_database(), ids[: MOST_CHANGED - len(changed)], form.cleaned_data, str(request.user)
-            )
-            changed += done
-            counts += what
-        text = in_words(act, counts)
-        _log(request, act, changed, text)
+        try:
+            for ids in batches:
+                done, what = act.do(
+                    default_database(), ids[: MOST_CHANGED - len(changed)], form.cleaned_data, str(request.user)
+                )
+                changed += done
+                counts += what
+        finally:  # what was done is on record, whatever came in the way of the rest
+            text = in_words(act, counts)
+            _log(request, act, changed, text)
         if sum(map(len, batches)) > MOST_CHANGED:
             text += " " + _("There are more: repeat it to go on.")
         self.message_user(request, text, messages.SUCCESS if changed else messages.WARNING)
@@ -91,7 +96,9 @@ class JobActions:
 def _question(model_admin: Any, request: HttpRequest, jobs: QuerySet[Job], act: Act, form: Any) -> HttpResponse:
     is_across = request.POST.get("select_across") == "1"
     chosen = [] if is_across else request.POST.getlist(ACTION_CHECKBOX_NAME)
-    count = _number_of(request, jobs) if is_across else len(chosen)
+    parts = _in_a_state_for(request, jobs, act)
+    count = sum(_number_of(request, each) for each in parts) if is_across else len(chosen)
+    shown = list(chain.from_iterable(each.order_by("-pk").only("pk", "task", "status")[:SHOWN] for each in parts))
     context = {
         **model_admin.admin_site.each_context(request),
         "title": act.title,
@@ -99,11 +106,16 @@ def _question(model_admin: Any, request: HttpRequest, jobs: QuerySet[Job], act: 
         "media": model_admin.media,
         "act": act,
         "question": act.question % number(count) if not is_across else act.title,
-        "about": ngettext("All that match the list: about %s job.", "All that match the list: about %s jobs.", count)
+        "about": ngettext(
+            "All that match the list and are in a state for it: about %s job.",
+            "All that match the list and are in a state for it: about %s jobs.",
+            count,
+        )
         % number(count)
         if is_across
         else "",
-        "shown": list(jobs.order_by("-pk").only("pk", "task", "status")[:10]),
+        "shown": shown[:SHOWN],
+        "runs_again": act.permission == "retry" and any(each.status == Job.Status.SUCCEEDED for each in shown),
         "form": form,
         "chosen": chosen,
         "select_across": "1" if is_across else "0",
@@ -112,6 +124,26 @@ def _question(model_admin: Any, request: HttpRequest, jobs: QuerySet[Job], act: 
         "back": _address(model_admin, request),
     }
     return TemplateResponse(request, "admin/django_reliable_jobs/job/confirm.html", context)
+
+
+def _in_a_state_for(request: HttpRequest, jobs: QuerySet[Job], act: Act) -> list[QuerySet[Job]]:
+    """Return the jobs that were chosen, or of all that match those that the act can change: by status, as indexes are.
+
+    Others would stand in the way: however often it is repeated, the first so many would be those that can't change.
+    """
+    if request.POST.get("select_across") != "1":
+        return [jobs]
+    asked = request.GET.get("status")
+    statuses = act.statuses if asked not in Job.Status.values else tuple({asked} & {*act.statuses})
+    return [inspection.with_status(jobs, each) for each in statuses]
+
+
+def _batches(parts: Sequence[QuerySet[Job]]) -> list[list[int]]:
+    """Return the ids in batches, one more than one request may change."""
+    found = list[list[int]]()
+    for each in parts:
+        found += job_search.batches(each, size=BATCH, most=MOST_CHANGED + 1 - sum(map(len, found)))
+    return found
 
 
 def _number_of(request: HttpRequest, jobs: QuerySet[Job]) -> int:
@@ -125,9 +157,9 @@ def _number_of(request: HttpRequest, jobs: QuerySet[Job]) -> int:
 
 def _address(model_admin: Any, request: HttpRequest) -> str:
     if request.POST.get(OF_PAGE) == OF_DEAD:
-        return reverse("admin:django_reliable_jobs_dead", current_app=model_admin.admin_site.name)
+        return address(model_admin.admin_site.name, "dead")
     if job_id := _page_of(request):
-        return reverse("admin:django_reliable_jobs_job_change", args=[job_id], current_app=model_admin.admin_site.name)
+        return address(model_admin.admin_site.name, "job_change", job_id)
     return request.get_full_path()
 
 
@@ -137,6 +169,12 @@ def _back(model_admin: Any, request: HttpRequest) -> HttpResponse:
     if job_id and not Job.objects.using(default_database()).filter(pk=job_id).exists():
         return HttpResponseRedirect(request.get_full_path())
     return HttpResponseRedirect(_address(model_admin, request))
+
+
+def _filter_of(request: HttpRequest) -> str:
+    """Return by what the list was narrowed, if all that match were meant."""
+    is_across = request.POST.get("select_across") == "1"
+    return f" ({unquote_plus(request.GET.urlencode())})" if is_across and request.GET else ""
 
 
 def _page_of(request: HttpRequest) -> int | None:
@@ -156,7 +194,7 @@ def _log(request: HttpRequest, act: Act, changed: Sequence[int], text: str) -> N
     }
     if len(changed) > MOST_LOGGED:
         many = ngettext("%s job", "%s jobs", len(changed)) % number(len(changed))
-        LogEntry.objects.create(**entry, object_repr=many, change_message=f"{act.title}: {text}")
+        LogEntry.objects.create(**entry, object_repr=many, change_message=f"{act.title}: {text}{_filter_of(request)}")
         return
     lines = [
         LogEntry(**entry, object_id=str(job_id), object_repr=f"#{job_id}", change_message=str(act.title))

@@ -215,8 +215,8 @@ ACTS = {
 
 def in_words(act: Act, counts: Counts) -> str:
     """Return how many jobs were changed, and how many not and why."""
-    sentences = [_sentence(name, counts[name]) for name in counts if counts[name] or name == act.told]
-    return " ".join(sentences)
+    sentences = [_sentence(name, counts[name]) for name in counts if counts[name]]
+    return " ".join(sentences or [_sentence(act.told, 0)])
 
 
 def _sentence(name: str, count: int) -> str:

@@ -10,7 +10,6 @@ from urllib.parse import urlencode
 
 from django.http import HttpRequest
 from django.template.loader import render_to_string
-from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
@@ -18,6 +17,7 @@ from django.utils.translation import gettext as _
 
 from django_reliable_jobs import registry
 from django_reliable_jobs.admin import progress
+from django_reliable_jobs.admin.addresses import address
 from django_reliable_jobs.admin.job_acts import ACTS
 from django_reliable_jobs.admin.job_list import marked
 from django_reliable_jobs.admin.words import as_json, breakable_moment, clock_time, done_in_words, span_in_words
@@ -31,15 +31,13 @@ TEMPLATE = "admin/django_reliable_jobs/job/page.html"
 MOST_ATTEMPTS = 20
 MOST_CHILDREN = 50
 LONGEST_RESULT = 200
-SCHEDULE_PAGE = "admin:django_reliable_jobs_schedule_change"
-LIST = "admin:django_reliable_jobs_job_changelist"
 Fact = tuple[str, SafeString | str]
 
 
 def page(request: HttpRequest, model_admin: Any, job: Job) -> str:
     """Return the part of the page that is shown anew while the job lives."""
     using = default_database()
-    now = inspection.now(using)
+    now, site = inspection.now(using), model_admin.admin_site.name
     attempts = inspection.find_attempts(using, job.pk, limit=MOST_ATTEMPTS + 1)
     args, kwargs = registry.masked(job.task, job.args, job.kwargs)
     context = {
@@ -47,7 +45,7 @@ def page(request: HttpRequest, model_admin: Any, job: Job) -> str:
         "state": marked(job.status),
         "request_to_cancel": inspection.find_cancel_request(using, job.pk) if job.status == "RUNNING" else None,
         "waits": obstacles.explain_waiting(using, job),
-        "facts": list(_facts(using, job)),
+        "facts": list(_facts(using, job, site)),
         "moments": list(_moments(job, now)),
         "arguments": as_json(args, "args") if args else "",
         "keyword_arguments": as_json(kwargs, "kwargs") if kwargs else "",
@@ -58,17 +56,18 @@ def page(request: HttpRequest, model_admin: Any, job: Job) -> str:
         "attempts": _attempts(using, job, attempts[:MOST_ATTEMPTS]),
         "has_older_attempts": len(attempts) > MOST_ATTEMPTS,
         "acts": [act for act in ACTS.values() if act.allows(job) and model_admin.may(request, act)],
-        "act_url": reverse(LIST, current_app=model_admin.admin_site.name),
+        "act_url": address(site, "job_changelist"),
         "at": as_local(now),
     }
     return render_to_string(TEMPLATE, context, request)
 
 
-def _facts(using: str, job: Job) -> Iterator[Fact]:
-    yield _("Task"), format_html('<a href="{}?{}">{}</a>', reverse(LIST), urlencode({"task": job.task}), job.task)
+def _facts(using: str, job: Job, site: str) -> Iterator[Fact]:
+    jobs = address(site, "job_changelist")
+    yield _("Task"), format_html('<a href="{}?{}">{}</a>', jobs, urlencode({"task": job.task}), job.task)
     yield _("Queue"), format_html("{}, {} {}", job.queue_name, _("priority"), job.priority)
     if job.schedule_id is not None:
-        yield _("Schedule"), _schedule(using, job)
+        yield _("Schedule"), _schedule(using, job, site)
     losses = f", {job.losses} {_('lost')}" if job.losses else ""
     yield _("Attempts"), _("%(used)s used of %(allowed)s") % {"used": job.attempt, "allowed": job.max_attempts} + losses
     if job.run > 1:
@@ -88,14 +87,14 @@ def _facts(using: str, job: Job) -> Iterator[Fact]:
     if job.compensation != Job.Compensation.NONE:
         yield _("Undo"), str(Job.Compensation(job.compensation).label)
     if job.parent_id is not None:
-        address = reverse("admin:django_reliable_jobs_job_change", args=[job.parent_id])
-        yield _("Parent"), format_html('<a href="{}">#{}</a>', address, job.parent_id)
+        parent = address(site, "job_change", job.parent_id)
+        yield _("Parent"), format_html('<a href="{}">#{}</a>', parent, job.parent_id)
 
 
-def _schedule(using: str, job: Job) -> SafeString:
+def _schedule(using: str, job: Job, site: str) -> SafeString:
     name = schedule_history.name_of(using, job.schedule_id or 0)
     slot = _("run by hand") if job.slot is None else f"{_('slot')} {as_local(job.slot)}"
-    return format_html('<a href="{}">{}</a>, {}', reverse(SCHEDULE_PAGE, args=[job.schedule_id]), name, slot)
+    return format_html('<a href="{}">{}</a>, {}', address(site, "schedule_change", job.schedule_id), name, slot)
 
 
 def _moments(job: Job, now: datetime) -> Iterator[tuple[str, SafeString | str, SafeString | str]]:

@@ -10,14 +10,13 @@ from django.contrib.admin.views.main import ChangeList
 from django.contrib.admin.widgets import AdminTextInputWidget
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from django_reliable_jobs.admin.addresses import address
 from django_reliable_jobs.admin.read_only import BoundedPaginator, OnlyItsFilters
-from django_reliable_jobs.admin.schedule_columns import JOB_PAGE
 from django_reliable_jobs.admin.words import breakable
 from django_reliable_jobs.engine import limits
 from django_reliable_jobs.engine.inspection import as_local
@@ -166,7 +165,7 @@ class LimitAdmin(OnlyItsFilters, admin.ModelAdmin):  # type: ignore[type-arg]
         found = limits.holders(default_database(), limit.name, most=MOST_HOLDERS)
         lines = [
             (
-                reverse(JOB_PAGE, args=[each.id]),
+                address(self.admin_site.name, "job_change", each.id),
                 f"{each.id} {each.task}",
                 "" if each.key == limit.name else f"{each.key}, ",
                 _("since"),

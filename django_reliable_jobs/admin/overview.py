@@ -6,15 +6,16 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import filesizeformat
 from django.template.loader import render_to_string
-from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from django_reliable_jobs.admin.addresses import site_of
 from django_reliable_jobs.admin.overview_schedules import schedules
 from django_reliable_jobs.admin.throughput import MINUTES, throughput
 from django_reliable_jobs.admin.words import clock_time, queues_in_words, span_in_words, state_in_words, when
@@ -52,7 +53,7 @@ def overview(request: HttpRequest) -> str:
     now = inspection.now(using)
     parts: dict[str, Callable[[str, datetime], dict[str, Any]]] = {
         "alert": _alerts,
-        "schedule": schedules,
+        "schedule": partial(schedules, site=site_of(request)),
         "queue": _queues,
         "worker": _workers,
         "job": _jobs,
@@ -138,5 +139,4 @@ def _jobs(using: str, now: datetime) -> dict[str, Any]:
         "hours": MINUTES // 60,
         "dead": [{"task": task, "count": count} for task, count in list(dead.items())[:MOST_TASKS]],
         "dead_total": sum(dead.values()),
-        "dead_url": reverse("admin:django_reliable_jobs_dead"),
     }

@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext, pgettext
 
+from django_reliable_jobs.admin.addresses import address
 from django_reliable_jobs.admin.words import clock_time, number, when
 from django_reliable_jobs.engine import standings
 from django_reliable_jobs.engine.standings import Absence, Failure, Standing
@@ -21,7 +21,6 @@ from django_reliable_jobs.models import Job, Slot
 MOST_SHOWN = 30
 LONGEST_REASON = 160
 LATE = (Slot.Reason.DEADLINE, Slot.Reason.MISFIRE, Slot.Reason.LIMIT)  # decided, but long after
-JOB_PAGE = "admin:django_reliable_jobs_job_change"
 MARKS = {  # of each health: the mark that its words carry
     "broken": "badly",
     "overdue": "badly",
@@ -38,28 +37,28 @@ MARKS = {  # of each health: the mark that its words carry
 }
 
 
-def schedules(using: str, now: datetime) -> dict[str, Any]:
+def schedules(using: str, now: datetime, site: str) -> dict[str, Any]:
     """Return what the overview shows of schedules."""
     found, has_more = standings.schedules(using, now)
     in_trouble = sum(1 for each in found if MARKS[each.health] == "badly")
     return {
-        "schedules": [_line(each, now) for each in found[: max(MOST_SHOWN, in_trouble)]],
+        "schedules": [_line(each, now, site) for each in found[: max(MOST_SHOWN, in_trouble)]],
         "schedules_in_trouble": in_trouble,
         "has_more_schedules": has_more or len(found) > max(MOST_SHOWN, in_trouble),
     }
 
 
-def _line(standing: Standing, now: datetime) -> dict[str, Any]:
+def _line(standing: Standing, now: datetime, site: str) -> dict[str, Any]:
     schedule, last = standing.schedule, standing.last_job
     return {
         "schedule": schedule,
         "mark": MARKS[standing.health],
         "health": _health(standing),
-        "reasons": _reasons(standing, now),
-        "url": reverse("admin:django_reliable_jobs_schedule_runs", args=[schedule.pk]),
+        "reasons": _reasons(standing, now, site),
+        "url": address(site, "schedule_runs", schedule.pk),
         "next": when(schedule.next_run_at, now) if schedule.next_run_at else "-",
         "last": "" if last is None else Job.Status(last.status).label,
-        "last_url": "" if last is None else reverse(JOB_PAGE, args=[last.id]),
+        "last_url": "" if last is None else address(site, "job_change", last.id),
         "last_when": "" if last is None else _moment_of(last, now),
     }
 
@@ -86,7 +85,7 @@ def _health(standing: Standing) -> str:
     }[standing.health]
 
 
-def _reasons(standing: Standing, now: datetime) -> list[SafeString | str]:
+def _reasons(standing: Standing, now: datetime, site: str) -> list[SafeString | str]:
     schedule, reasons = standing.schedule, list[SafeString | str]()
     if schedule.error:
         reasons.append(_shortened(schedule.error))
@@ -96,13 +95,13 @@ def _reasons(standing: Standing, now: datetime) -> list[SafeString | str]:
         until = format_html(_("until {}"), clock_time(schedule.resume_at, now)) if schedule.resume_at else ""
         reasons.append(format_html("{} {}", until, schedule.pause_reason))
     if standing.expired is not None:
-        reasons.append(_expired(standing.expired, now))
+        reasons.append(_expired(standing.expired, now, site))
     if standing.absence is not None:
         reasons.append(_absent(standing.absence, now))
     if standing.waiting is not None:
-        reasons.append(_waits(standing.waiting, now))
+        reasons.append(_waits(standing.waiting, now, site))
     if standing.failure is not None:
-        reasons.append(_failed(standing.failure))
+        reasons.append(_failed(standing.failure, site))
     elif standing.health in ("failed", "cancelled") and standing.last_job is not None:
         reasons.append(_shortened(standing.last_job.reason))
     return [each for each in reasons if each]
@@ -121,9 +120,9 @@ def _absent(absence: Absence, now: datetime) -> SafeString:
     return format_html("{} {}", told, more)
 
 
-def _waits(waiting: Waiting, now: datetime) -> SafeString:
+def _waits(waiting: Waiting, now: datetime, site: str) -> SafeString:
     """Return what holds a job that has not started, or when one that failed is tried again."""
-    job = _job_link(waiting.job_id, f"#{waiting.job_id}")
+    job = _job_link(waiting.job_id, f"#{waiting.job_id}", site)
     if not waiting.is_due:
         told = _("attempt {} of {} did not succeed, {} is tried again at {}")
         tried = format_html(told, waiting.attempt, waiting.max_attempts, job, clock_time(waiting.run_after, now))
@@ -136,20 +135,20 @@ def _waits(waiting: Waiting, now: datetime) -> SafeString:
     return format_html(told, job, clock_time(waiting.run_after, now), waiting.queue_name)
 
 
-def _expired(expired: Failure, now: datetime) -> SafeString:
+def _expired(expired: Failure, now: datetime, site: str) -> SafeString:
     told = ngettext("%s job was not started in time", "%s jobs were not started in time", expired.jobs)
-    link = _job_link(expired.job_id, told % number(expired.jobs))
+    link = _job_link(expired.job_id, told % number(expired.jobs), site)
     return format_html(_("{}: no worker was free before {}"), link, clock_time(expired.last, now))
 
 
-def _failed(failure: Failure) -> SafeString:
+def _failed(failure: Failure, site: str) -> SafeString:
     told = ngettext("%s job died in the last 24 hours", "%s jobs died in the last 24 hours", failure.jobs)
-    link, reason = _job_link(failure.job_id, told % number(failure.jobs)), _shortened(failure.reason)
+    link, reason = _job_link(failure.job_id, told % number(failure.jobs), site), _shortened(failure.reason)
     return format_html("{}{}{}", link, ": " if reason else "", reason)
 
 
-def _job_link(job_id: int, text: str) -> SafeString:
-    return format_html('<a class="reliable-inline" href="{}">{}</a>', reverse(JOB_PAGE, args=[job_id]), text)
+def _job_link(job_id: int, text: str, site: str) -> SafeString:
+    return format_html('<a class="reliable-inline" href="{}">{}</a>', address(site, "job_change", job_id), text)
 
 
 def _shortened(text: str | None) -> str:

@@ -10,11 +10,12 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
+from django_reliable_jobs.admin.addresses import address
 from django_reliable_jobs.admin.read_only import ReadOnlyAdmin
 from django_reliable_jobs.admin.words import breakable_moment
 from django_reliable_jobs.declaration import Declaration
@@ -85,15 +86,25 @@ class QueueAdmin(ReadOnlyAdmin):
         if act not in ("pause", "resume") or not (name == queues.ALL or is_queue_name(name)):
             raise Http404
         try:
-            if act == "resume":
-                queues.resume(using, [name])
-            else:
-                queues.pause(using, [name], inspection.now(using) + parse_span(span) if span else None)
-        except ValueError as error:
+            until = inspection.now(using) + parse_span(span) if span and act == "pause" else None
+        except (ValueError, OverflowError) as error:
             self.message_user(request, str(error), messages.ERROR)
-        return HttpResponseRedirect(
-            reverse("admin:django_reliable_jobs_queue_changelist", current_app=self.admin_site.name)
-        )
+        else:
+            self._do(request, act, name, until)
+        return HttpResponseRedirect(address(self.admin_site.name, "queue_changelist"))
+
+    def _do(self, request: HttpRequest, act: str, name: str, until: datetime | None) -> None:
+        """Pause or resume; tell, and leave a line in the history of the queue."""
+        using, every = default_database(), name == queues.ALL
+        if act == "pause":
+            queues.pause(using, [name], until)
+            done = str(_("All queues are paused%s.") if every else _("The queue is paused%s.")) % _until(until)
+        elif queues.resume(using, [name]):
+            done = str(_("The pause of all queues is over.") if every else _("The queue goes on."))
+        else:
+            return
+        self.message_user(request, done if every else f"{name}: {done}", messages.SUCCESS)
+        self.log_change(request, Queue(name=name), done)
 
 
 def is_queue_name(name: str) -> bool:

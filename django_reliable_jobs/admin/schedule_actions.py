@@ -10,18 +10,17 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from django_reliable_jobs.admin.addresses import address
 from django_reliable_jobs.engine import reconcile, schedules, slots
 from django_reliable_jobs.engine.inspection import as_local
 from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.exceptions import ReliableJobsError
 from django_reliable_jobs.models import Schedule
 from django_reliable_jobs.spans import parse_span
-
-PAGE = "admin:django_reliable_jobs_schedule_change"
 
 
 class ScheduleActions:
@@ -56,7 +55,7 @@ class ScheduleActions:
             self._pause_for(request, chosen, request.POST.get("span", "").strip())
         else:
             getattr(self, action)(request, chosen)
-        return HttpResponseRedirect(reverse(PAGE, args=[schedule.pk], current_app=self.admin_site.name))
+        return HttpResponseRedirect(address(self.admin_site.name, "schedule_change", schedule.pk))
 
     @admin.action(description=_("Pause selected schedules"), permissions=["pause"])
     def pause(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:

@@ -10,13 +10,13 @@ from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.translation import gettext_lazy as _
 
 from django_reliable_jobs import registry
+from django_reliable_jobs.admin.addresses import address
 from django_reliable_jobs.admin.schedule_arguments import shown_arguments
 from django_reliable_jobs.admin.words import breakable, breakable_moment
 from django_reliable_jobs.engine import reconcile, schedule_history, slots
@@ -33,7 +33,6 @@ from django_reliable_jobs.schedule_options import SPANS
 from django_reliable_jobs.spans import write_span
 
 SHORT_ERROR = 70
-JOB_PAGE = "admin:django_reliable_jobs_job_change"
 
 
 class TouchedByNextClockChange(admin.SimpleListFilter):
@@ -91,11 +90,11 @@ class ScheduleColumns:
         return in_both_zones(schedule)
 
     @admin.display(description=_("last run"))
-    def last_run(self, schedule: Schedule) -> SafeString | str:
+    def last_run(self: Any, schedule: Schedule) -> SafeString | str:
         last = getattr(schedule, "last_job", None) or schedule_history.last_jobs(
             default_database(), [schedule.pk] if not hasattr(schedule, "last_job") else []
         ).get(schedule.pk)
-        return "-" if last is None else last_job(last)
+        return "-" if last is None else last_job(last, self.admin_site.name)
 
     @admin.display(description=_("arguments"))
     def shown_arguments(self, schedule: Schedule) -> str:
@@ -180,12 +179,12 @@ def in_both_zones(schedule: Schedule) -> SafeString:
     return format_html('{}<div class="schedule-small">{}</div>', breakable_moment(first), breakable_moment(utc))
 
 
-def last_job(last: LastJob) -> SafeString:
+def last_job(last: LastJob, site: str) -> SafeString:
     """Return the last job's outcome and moment, with a link to it."""
     moment = last.finished_at or last.started_at or last.slot
     return format_html(
         '<a href="{}">{}</a>{}',
-        reverse(JOB_PAGE, args=[last.id]),
+        address(site, "job_change", last.id),
         Job.Status(last.status).label,
         format_html('<div class="schedule-small">{}</div>', breakable_moment(as_local(moment))) if moment else "",
     )

@@ -10,12 +10,13 @@ from typing import Any
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 
+from django_reliable_jobs.admin.addresses import address
 from django_reliable_jobs.admin.job_list import marked
 from django_reliable_jobs.admin.words import breakable_moment, number, span_in_words
 from django_reliable_jobs.engine import schedule_runs
@@ -29,7 +30,6 @@ LISTED = 200
 EXPORTED = 10_000
 HEIGHT = 100
 BAR = 10
-JOB_PAGE = "admin:django_reliable_jobs_job_change"
 COLUMNS = ("slot", "last_slot", "slots", "outcome", "reason", "job", "status", "started", "finished", "seconds", "said")
 CLASSES = {"SUCCEEDED": "well", "DEAD": "badly", "CANCELLED": "idle"}
 
@@ -58,7 +58,7 @@ class ScheduleRuns:
             "opts": self.opts,
             "media": self.media,
             "original": schedule,
-            "drawing": _drawing(found[:DRAWN]),
+            "drawing": _drawing(found[:DRAWN], self.admin_site.name),
             "runs": [_shown(run) for run in found],
             "summary": of_all,
             "rate": f"{100 * of_all.succeeded / of_all.ended:.1f} %" if of_all.ended else "-",
@@ -111,11 +111,11 @@ def _shown(run: Run) -> dict[str, Any]:
     }
 
 
-def _drawing(found: Sequence[Run]) -> SafeString:
+def _drawing(found: Sequence[Run], site: str) -> SafeString:
     """Return a bar per run, oldest first; what did not run is an empty place with a frame."""
     oldest_first = list(reversed(found))
     longest = max([run.took for run in oldest_first if run.took is not None], default=timedelta())
-    bars = [_bar(place, run, longest) for place, run in enumerate(oldest_first)]
+    bars = [_bar(place, run, longest, site) for place, run in enumerate(oldest_first)]
     return format_html(
         '<svg class="reliable-runs" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>',
         *(max(len(bars), 30) * BAR, HEIGHT, _("The last runs, oldest first, by how long they took")),
@@ -123,7 +123,7 @@ def _drawing(found: Sequence[Run]) -> SafeString:
     )
 
 
-def _bar(place: int, run: Run, longest: timedelta) -> SafeString:
+def _bar(place: int, run: Run, longest: timedelta, site: str) -> SafeString:
     told = f"{as_local(run.first)}: "
     if run.outcome != "job":
         told += run.why
@@ -140,7 +140,7 @@ def _bar(place: int, run: Run, longest: timedelta) -> SafeString:
     )
     if not run.status:
         return bar
-    return format_html('<a href="{}" tabindex="-1">{}</a>', reverse(JOB_PAGE, args=[run.job_id]), bar)
+    return format_html('<a href="{}" tabindex="-1">{}</a>', address(site, "job_change", run.job_id), bar)
 
 
 def _row(run: Run) -> list[Any]:

@@ -86,7 +86,7 @@ def test_a_group_is_tried_again_and_no_other(admin_client: Client, monkeypatch: 
     url = f"{PAGES}job/?status=DEAD&task=billing.charge&error=CardDeclined"
     data = {"action": "retry", "select_across": "1", "_selected_action": "0", "of_page": "dead", "index": "0"}
     question = admin_client.post(url, data).content.decode()
-    assert "All that match the list: about 3 jobs." in question
+    assert "All that match the list and are in a state for it: about 3 jobs." in question
     fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="(\w*)">', question))
     response = admin_client.post(url, {**fields, "spread": "", "csrfmiddlewaretoken": ""})
     assert response["Location"] == DEAD

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
+from django.db import OperationalError
 from django.test import Client
 from django.urls import reverse
 
 from django_reliable_jobs.admin import job_actions
+from django_reliable_jobs.engine import lifecycle
 from django_reliable_jobs.models import CancelRequest, Job
 from tests import tasks
 from tests.edges.test_admin import PAGES, page_of
@@ -56,7 +58,7 @@ class TestQuestion:
     def test_it_says_about_how_many_match(self, admin_client: Client) -> None:
         tasks.nothing.enqueue_many([{}] * 3)
         data = {"action": "cancel", "select_across": "1", "_selected_action": [0]}
-        assert "All that match the list: about" in admin_client.post(JOBS, data).content.decode()
+        assert "All that match the list and are in a state for it: about" in admin_client.post(JOBS, data).content.decode()
 
     @pytest.mark.parametrize(
         ("action", "entered"),
@@ -75,6 +77,15 @@ class TestQuestion:
         assert response.status_code == 200
         assert response.context["form"].errors
         assert Job.objects.values().get() == before
+
+    def test_it_says_if_what_has_succeeded_would_run_once_more(self, admin_client: Client) -> None:
+        finished, dead = a_finished_job(), a_dead_job()
+        for chosen, warns in (([finished, dead], True), ([dead], False)):
+            data = {"action": "retry", "index": 0, "_selected_action": [job.pk for job in chosen]}
+            assert ("they run once more" in admin_client.post(JOBS, data).content.decode()) == warns
+        for query, warns in (("", True), ("?status=DEAD", False)):
+            data = {"action": "retry", "index": 0, "_selected_action": 0, "select_across": "1"}
+            assert ("they run once more" in admin_client.post(JOBS + query, data).content.decode()) == warns
 
 
 class TestActs:
@@ -161,6 +172,42 @@ class TestActs:
         tasks.nothing.enqueue_many([{}] * 5)
         assert act(admin_client, "cancel") == ["3 jobs were cancelled. There are more: repeat it to go on."]
         assert Job.objects.filter(status="READY").count() == 2
+
+    def test_those_that_can_not_change_stand_in_the_way_of_no_others(
+        self, admin_client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(job_actions, "MOST_CHANGED", 2)
+        ended = [a_finished_job() for _ in range(4)]
+        waiting = tasks.nothing.enqueue()
+        assert act(admin_client, "cancel") == ["1 job was cancelled."]
+        assert status_of(waiting) == "CANCELLED" and status_of(ended[0]) == "SUCCEEDED"
+        assert act(admin_client, "cancel", query="?status=SUCCEEDED") == ["0 jobs were cancelled."]
+
+    def test_what_was_done_is_logged_even_if_the_rest_fails(
+        self, admin_client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(job_actions, "BATCH", 1)
+        jobs = [tasks.nothing.enqueue() for _ in range(3)]
+        cancel, calls = lifecycle.cancel, list[Any]()
+
+        def fails_the_second_time(using: str, ids: Any, **given: Any) -> Any:
+            calls.append(ids)
+            if len(calls) == 2:
+                raise OperationalError("the server is gone")
+            return cancel(using, ids, **given)
+
+        monkeypatch.setattr(lifecycle, "cancel", fails_the_second_time)
+        with pytest.raises(OperationalError):
+            act(admin_client, "cancel", *jobs)
+        assert list(LogEntry.objects.values_list("object_id", flat=True)) == [str(calls[0][0])]
+
+    def test_the_log_says_by_what_a_list_was_narrowed_whose_jobs_were_all_changed(
+        self, admin_client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(job_actions, "MOST_LOGGED", 1)
+        tasks.nothing.using(queue_name="mail").enqueue_many([{}] * 2)
+        act(admin_client, "cancel", query="?queue=mail")
+        assert LogEntry.objects.get().change_message == "Cancel: 2 jobs were cancelled. (queue=mail)"
 
     def test_each_leaves_a_line_in_the_log_of_the_admin(
         self, admin_client: Client, monkeypatch: pytest.MonkeyPatch

@@ -224,6 +224,17 @@ class TestQueues:
         self.act(admin_client, "default", "resume")
         assert self.rows(admin_client)["default"].startswith("no worker serves it")
 
+    def test_it_says_what_it_did_and_the_history_of_the_queue_who_did_it(self, admin_client: Client) -> None:
+        assert self.act(admin_client, "mail", "resume") == [], "it was not paused"
+        assert self.act(admin_client, "mail", "pause") == ["mail: The queue is paused."]
+        assert self.act(admin_client, "mail", "pause", "2h")[0].startswith("mail: The queue is paused, until 2")
+        assert self.act(admin_client, "mail", "resume") == ["mail: The queue goes on."]
+        assert self.act(admin_client, queues.ALL, "pause") == ["All queues are paused."]
+        assert self.act(admin_client, queues.ALL, "resume") == ["The pause of all queues is over."]
+        history = admin_client.get(f"{QUEUES}mail/history/").content.decode()
+        assert history.count("The queue is paused") == 2 and history.count("The queue goes on.") == 1
+        assert LogEntry.objects.count() == 5
+
     def test_everything_is_paused_and_resumed(self, admin_client: Client) -> None:
         self.act(admin_client, queues.ALL, "pause")
         assert inspection.pause_of_all("default") is not None
