@@ -64,10 +64,16 @@ def status_of(row: Checkpoint, now: datetime) -> StepStatus:
         until=row.until,
         result=row.value,
         error=row.error,
-        undo=None if row.undo is None else row.undo_state or "to do",
+        undo=row.undo_state or ("to do" if _may_be_undone(row) else None),
         undo_tries=row.undo_tries,
         undo_error=row.undo_error,
     )
+
+
+def _may_be_undone(row: Checkpoint) -> bool:
+    """Return what `undoing.MAY_BE_UNDONE` says of a step that nobody has begun to undo."""
+    is_in_doubt = row.state == Checkpoint.State.TRYING and not row.is_atomic
+    return row.undo is not None and (row.state == Checkpoint.State.DONE or is_in_doubt)
 
 
 def children_of(using: str, job_id: int) -> dict[str, int]:
