@@ -6,7 +6,7 @@ No page looks through the table for what is rare in it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from django.db.models import QuerySet
@@ -56,10 +56,11 @@ def page(jobs: QuerySet[Job], question: Question, *, below: int | None, size: in
     if question.is_bounded:
         return _whole(job_search.page(jobs, below=below, floor=None, size=size + 1), size)
     lowest, highest = job_search.ends(jobs.db)
-    below = highest + 1 if below is None else below
+    below, leaves_out = highest + 1 if below is None else below, False
     if wanted is not None and found is None:
-        below = _nearer(jobs.db, wanted, below)
-    return _window(jobs, max(lowest, question.first), below=below, size=size)
+        below, leaves_out = _nearer(jobs.db, wanted, below)
+    windowed = _window(jobs, max(lowest, question.first), below=below, size=size)
+    return replace(windowed, leaves_out=leaves_out)
 
 
 def _tells_much(question: Question, found: Found) -> bool:
@@ -96,13 +97,12 @@ def _window(jobs: QuerySet[Job], lowest: int, *, below: int, size: int) -> Page:
     return Page(jobs=found, older=floor, is_cut=True)
 
 
-def _nearer(using: str, wanted: Wanted, below: int) -> int:
-    """Return `below`, or a lower id if no job between the two matches: a window up there would be empty."""
+def _nearer(using: str, wanted: Wanted, below: int) -> tuple[int, bool]:
+    """Return `below`, or a lower id if no job between the two matches, as a window up there would be empty; and whether
+    it leaves out live ones that were not looked at.
+    """
     latest = rare_jobs.latest_end(using, wanted)
     beyond = 0 if latest is None else job_search.first_since(using, latest + SLACK)
-    if beyond > below - LOOKED_AT:
-        return below
-    live = rare_jobs.find_live(using, wanted)
-    if live is None or live.leaves_out:
-        return below
-    return min(below, max(beyond, live.ids[0] + 1 if live.ids else 0))
+    if latest is None or beyond > below - LOOKED_AT or (live := rare_jobs.find_live(using, wanted)) is None:
+        return below, False
+    return min(below, max(beyond, live.ids[0] + 1 if live.ids else 0)), live.leaves_out

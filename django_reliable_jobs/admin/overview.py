@@ -18,7 +18,15 @@ from django.utils.translation import gettext as _
 from django_reliable_jobs.admin.addresses import site_of
 from django_reliable_jobs.admin.overview_schedules import schedules
 from django_reliable_jobs.admin.throughput import MINUTES, throughput
-from django_reliable_jobs.admin.words import clock_time, queues_in_words, span_in_words, state_in_words, when
+from django_reliable_jobs.admin.words import (
+    at_least,
+    clock_time,
+    queues_in_words,
+    span_in_words,
+    state_in_words,
+    waiting_in_words,
+    when,
+)
 from django_reliable_jobs.engine import counters, inspection, standings
 from django_reliable_jobs.engine.inspection import QueueStatus, WorkerStatus, as_local
 from django_reliable_jobs.engine.standings import Running
@@ -88,8 +96,13 @@ def _queues(using: str, now: datetime) -> dict[str, Any]:
     everything = inspection.pause_of_all(using)
     return {
         "queues": [
-            {"status": each, "state": _state_of(each), "waits": span_in_words(each.oldest) if each.oldest else "-"}
-            for each in inspection.queues(using)
+            {
+                "status": each,
+                "state": _state_of(each),
+                "waits": span_in_words(each.oldest) if each.oldest else "-",
+                **waiting_in_words(each),
+            }
+            for each in inspection.queues(using, most=inspection.MOST_COUNTED)
         ],
         "paused_since": clock_time(everything.paused_at, now) if everything and everything.paused_at else "",
     }
@@ -133,10 +146,15 @@ def _work(worker: WorkerStatus, running: list[Running], now: datetime) -> Work:
 
 
 def _jobs(using: str, now: datetime) -> dict[str, Any]:
-    dead = inspection.dead_by_task(using)
+    most = inspection.MOST_COUNTED
+    dead = inspection.dead_by_task(using, most=most)
+    total, has_more = sum(min(count, most) for count in dead.values()), max(dead.values(), default=0) > most
     return {
         "throughput": throughput(counters.per_minute(using, timedelta(minutes=MINUTES)), now),
         "hours": MINUTES // 60,
-        "dead": [{"task": task, "count": count} for task, count in list(dead.items())[:MOST_TASKS]],
-        "dead_total": sum(dead.values()),
+        "dead": [
+            {"task": task, "count": at_least(min(count, most), count > most)}
+            for task, count in list(dead.items())[:MOST_TASKS]
+        ],
+        "dead_total": at_least(total, has_more),
     }

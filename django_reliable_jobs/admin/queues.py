@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_reliable_jobs.admin.addresses import address
 from django_reliable_jobs.admin.read_only import ReadOnlyAdmin
-from django_reliable_jobs.admin.words import breakable_moment
+from django_reliable_jobs.admin.words import breakable_moment, waiting_in_words
 from django_reliable_jobs.declaration import Declaration
 from django_reliable_jobs.engine import inspection, queues
 from django_reliable_jobs.engine.inspection import QueueStatus, as_local
@@ -63,8 +63,8 @@ class QueueAdmin(ReadOnlyAdmin):
             "all_name": queues.ALL,
             "pause_of_all": _pause_of(inspection.pause_of_all(using)),
             "queues": [
-                {"status": each, "state": _state_of(each), "waits": _waits(each.oldest)}
-                for each in inspection.queues(using)
+                {"status": each, "state": _state_of(each), "waits": _waits(each.oldest), **waiting_in_words(each)}
+                for each in inspection.queues(using, most=inspection.MOST_COUNTED)
             ],
             "may_change": self.may_change(request),
             **(extra_context or {}),

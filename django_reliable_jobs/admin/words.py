@@ -13,7 +13,8 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext, pgettext
 
-from django_reliable_jobs.engine.inspection import as_local
+from django_reliable_jobs.engine import inspection
+from django_reliable_jobs.engine.inspection import QueueStatus, as_local
 
 SHORT_JSON = 80  # characters: on one line
 LONG_JSON = 2_000  # is folded
@@ -105,6 +106,14 @@ def number(value: float) -> str:
 def at_least(count: int, has_more: bool) -> str:
     """Return a number, with a sign if more was not counted."""
     return f"{number(count)}+" if has_more else number(count)
+
+
+def waiting_in_words(queue: QueueStatus) -> dict[str, str]:
+    """Return how many jobs are ready in a queue, and how many scheduled, as far as they were counted."""
+    return {
+        "ready": at_least(min(queue.ready, inspection.MOST_COUNTED), queue.ready_at_least),
+        "scheduled": at_least(min(queue.scheduled, inspection.MOST_COUNTED), queue.scheduled_at_least),
+    }
 
 
 def how_many_jobs(count: int, *, has_more: bool = False) -> str:

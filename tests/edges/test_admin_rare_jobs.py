@@ -60,6 +60,13 @@ class TestRareJobs:
             ended()
         for query in ("?task=old.task", "?q=old", "?schedule=7"):
             assert listed(admin_client, query) == old[::-1], query
+        with monkeypatch.context() as changed:
+            changed.setattr(rare_jobs, "MOST_LIVE", 1)
+            waiting = [Job.objects.create(task="x").pk for _ in range(2)]
+            page = admin_client.get(f"{JOBS}?task=old.task")
+            assert [job.pk for job in page.context["cl"].result_list] == old[::-1]
+            assert "not all were looked at" in page.content.decode()
+            Job.objects.filter(pk__in=waiting).delete()
         live = Job.objects.create(task="old.task", schedule_id=7).pk
         assert listed(admin_client, "?task=old.task") == listed(admin_client, "?schedule=7") == [live]
 
