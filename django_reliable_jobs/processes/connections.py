@@ -30,7 +30,7 @@ Shield = Callable[[], AbstractContextManager[None]]
 _thread = threading.local()  # of a thread that runs a job: .flag, .shield
 _querying: dict[int, BaseDatabaseWrapper] = {}  # by thread: the connection on which a job waits for an answer
 _watching = threading.Event()
-_opened: dict[int, dict[str, BaseDatabaseWrapper]] = {}  # by thread and alias
+_known: dict[int, dict[str, BaseDatabaseWrapper]] = {}  # by thread and alias
 
 
 def leave_pools() -> None:
@@ -85,7 +85,15 @@ def _mine() -> Sequence[BaseDatabaseWrapper]:
     if not _watching.is_set():
         return connections.all(initialized_only=True)
     # The same, without the third of a job's time that it takes.
-    return list(_opened.get(threading.get_ident(), {}).values())
+    return list(_known_here().values())
+
+
+def _known_here() -> dict[str, BaseDatabaseWrapper]:
+    # All of them, open or not: one that breaks while Django sets it up is never said to be created, and stays broken.
+    thread = threading.get_ident()
+    if thread not in _known:
+        _known[thread] = {connection.alias: connection for connection in connections.all()}
+    return _known[thread]
 
 
 def _status(connection: BaseDatabaseWrapper) -> TransactionStatus:
@@ -100,7 +108,7 @@ def close_all() -> None:
     """Close this thread's connections; the last thing that a thread does."""
     for connection in _mine():
         _close(connection)
-    _opened.pop(threading.get_ident(), None)
+    _known.pop(threading.get_ident(), None)
 
 
 def cut(thread: int) -> bool:
@@ -110,7 +118,7 @@ def cut(thread: int) -> bool:
     error at once instead of hours later.
     """
     was_cut = False
-    for connection in list(_opened.get(thread, {}).values()):
+    for connection in list(_known.get(thread, {}).values()):
         raw = connection.connection
         with suppress(psycopg.Error, OSError):  # it was closed meanwhile
             if raw is not None and connection.vendor == "postgresql":
@@ -122,7 +130,7 @@ def cut(thread: int) -> bool:
 
 def halt(thread: int) -> None:
     """End what a thread does in the database, and let it do nothing more there: for what must not go on."""
-    for connection in list(_opened.get(thread, {}).values()):
+    for connection in list(_known.get(thread, {}).values()):
         raw = connection.connection
         with suppress(psycopg.Error):  # a query that goes on would hold its locks, whatever becomes of its connection
             if raw is not None and connection.vendor == "postgresql":
@@ -173,7 +181,7 @@ def _watch_query(execute: Callable[..., Any], sql: str, params: Any, many: bool,
 
 
 def _watch(connection: Any, **_: Any) -> None:
-    _opened.setdefault(threading.get_ident(), {})[connection.alias] = connection
+    _known_here()[connection.alias] = connection
     if connection.vendor != "postgresql":
         return
     if _watch_query in connection.execute_wrappers:
