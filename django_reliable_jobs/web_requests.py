@@ -39,8 +39,8 @@ def send(
         connection.connect()
         with _cut_off_after(ANSWER_SECONDS, connection.sock):
             connection.request(method, target, body=body or None, headers=dict(headers or {}))
-            answer = connection.getresponse()
-            answer.read(MAX_ANSWER)
+            with connection.getresponse() as answer:  # one that was read in part would hold its connection
+                answer.read(MAX_ANSWER)
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise RequestFailed(f"{parts.hostname} did not answer: {type(error).__name__}: {error}") from error
     finally:

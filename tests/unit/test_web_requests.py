@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import psutil
 import pytest
 
 from django_reliable_jobs import web_requests
@@ -46,9 +47,11 @@ def dripping_server(beginning: bytes) -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=answer)
         thread.start()
-        yield listening.getsockname()[1]
-        is_over.set()
-        thread.join()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            is_over.set()
+            thread.join()
 
 
 def refusal(url: str, **options: Any) -> str:
@@ -199,6 +202,14 @@ def test_an_answer_that_comes_byte_by_byte_is_cut_off(monkeypatch: pytest.Monkey
 def test_an_answer_without_end_is_read_in_part() -> None:
     with dripping_server(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * web_requests.MAX_ANSWER * 2) as port:
         assert send("POST", f"http://127.0.0.1:{port}/", allow_private=True) == 200
+
+
+def test_of_a_failure_that_is_read_in_part_no_connection_stays_open() -> None:
+    with dripping_server(b"HTTP/1.1 500 No\r\n\r\n" + b"x" * web_requests.MAX_ANSWER * 2) as port:
+        with pytest.raises(RequestFailed, match="answered 500") as failed:  # kept, as a log keeps it
+            send("POST", f"http://127.0.0.1:{port}/", allow_private=True)
+        left = [each.raddr.port for each in psutil.Process().net_connections("tcp") if each.raddr]
+        assert left.count(port) == 0, failed
 
 
 def test_a_proxy_that_the_environment_names_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
