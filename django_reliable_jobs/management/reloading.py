@@ -46,6 +46,8 @@ def run_children() -> int:
     while True:
         before = _moments_of_files()
         child = subprocess.Popen(autoreload.get_child_arguments(), env=environment)  # noqa: S603 - this command
+        if stopped.is_set():  # since the last child ended: nobody has told this one
+            child.terminate()
         code = child.wait()
         if code == BROKEN and not stopped.is_set():
             logger.error("the code can't be started as it is; waiting for the next change")

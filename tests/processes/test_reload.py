@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from django.utils import autoreload
 
+from django_reliable_jobs.management import reloading
 from django_reliable_jobs.models import Job, Worker
 from tests import tasks
 from tests.actors import wait_for
@@ -74,6 +77,19 @@ def test_sigterm_reaches_the_worker(start_worker: StartWorker, module: Path) -> 
     job.refresh_from_db()
     assert job.status == Job.Status.SUCCEEDED
     assert not Worker.objects.exists()
+
+
+def test_a_stop_that_comes_between_two_children_ends_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    monkeypatch.setattr(reloading, "_moments_of_files", lambda: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(
+        autoreload, "get_child_arguments", lambda: [sys.executable, "-c", "import time; time.sleep(60)"]
+    )
+    try:
+        assert reloading.run_children() == -signal.SIGTERM
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_code_that_can_not_be_imported_is_waited_for(start_worker: StartWorker, module: Path) -> None:
