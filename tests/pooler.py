@@ -13,6 +13,7 @@ from pathlib import Path
 from django.db import connection
 
 from tests.actors import wait_for
+from tests.ports import free_port
 
 CONFIGURATION = """\
 [databases]
@@ -38,7 +39,7 @@ class Pooler:
 
     def __init__(self, program: str) -> None:
         database = connection.settings_dict
-        self.port = _free_port()
+        self.port = free_port()
         self._folder = Path(tempfile.mkdtemp(prefix="pooler-"))
         configuration = self._folder / "pgbouncer.ini"
         configuration.write_text(
@@ -52,7 +53,7 @@ class Pooler:
         )
         self._process = subprocess.Popen([program, *self._as_other_user(database["HOST"]), str(configuration)])
         try:
-            wait_for(self._answers, timeout=10, what="the pooler to listen")
+            wait_for(self._answers, what="the pooler to listen")
         except AssertionError:
             self.stop()
             raise
@@ -77,9 +78,3 @@ class Pooler:
     def _answers(self) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

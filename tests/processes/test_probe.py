@@ -16,13 +16,14 @@ from tests import tasks
 from tests.actors import wait_for
 from tests.edges.jobs_command import jobs
 from tests.models import Effect
+from tests.ports import free_port
 from tests.workers import WorkerProcess
 
 Start = Callable[..., WorkerProcess]
 
 
 def ask(port: int, path: str = "/", method: str = "GET") -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         connection.request(method, path)
         answer = connection.getresponse()
@@ -37,12 +38,6 @@ def status_at(port: int) -> int:
         return ask(port)[0]
     except OSError:
         return 0
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 class TestProbe:
