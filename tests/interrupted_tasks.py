@@ -145,9 +145,14 @@ def after_gate(folder: str, name: str = "gate", ending: str = "success") -> str:
 
 
 @task(backoff=at_once, max_attempts=1000)
-def span(seconds: float, stubborn: bool = False) -> None:
-    """Record, by the database's clock, from when to when this attempt runs; a stubborn one looks at nothing else."""
+def span(seconds: float, stubborn: bool = False, later: float | None = None) -> None:
+    """Record, by the database's clock, from when to when this attempt runs; a stubborn one looks at nothing else.
+
+    `later` are the seconds of all claims but the first.
+    """
     job = current_job()
+    if job.claims > 1 and later is not None:
+        seconds = later
     row = Span.objects.create(job_id=job.id, claim=job.claims, pid=os.getpid())
     deadline = time.monotonic() + seconds
     update = f"UPDATE tests_span SET seen_at = clock_timestamp() WHERE id = {row.pk}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from django_reliable_jobs import Concurrency, Rate, task
+from tests.interrupted_tasks import stand_at_gate
 from tests.tasks import leave_effect
 
 
@@ -15,8 +16,10 @@ def one_at_a_time(name: str = "one", seconds: float = 0) -> None:
 
 
 @task(concurrency=3)
-def three_at_a_time(seconds: float = 0) -> None:
+def three_at_a_time(seconds: float = 0, folder: str = "", gate: str = "") -> None:
     time.sleep(seconds)
+    if gate:
+        stand_at_gate(folder, gate)
 
 
 @task(concurrency=Concurrency(1, per="customer_id"))

@@ -104,8 +104,8 @@ class Proxy:
         with suppress(OSError):
             while self._is_open:
                 client, _ = self._listener.accept()
-                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 try:
+                    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                     server = self._connect()
                 except OSError:  # the server is down: so is the way to it
                     client.close()
@@ -119,7 +119,11 @@ class Proxy:
         if not self._host.startswith("/"):
             return socket.create_connection((self._host, self._port))
         server = socket.socket(socket.AF_UNIX)
-        server.connect(os.fspath(Path(self._host, f".s.PGSQL.{self._port}")))
+        try:
+            server.connect(os.fspath(Path(self._host, f".s.PGSQL.{self._port}")))
+        except OSError:
+            server.close()
+            raise
         return server
 
 

@@ -170,7 +170,7 @@ def snoozes_for_ever() -> None:
     raise Snooze(datetime.max.replace(tzinfo=UTC))
 
 
-@task(expires=5, max_attempts=2, backoff=exponential(first=5.5, jitter=0))
+@task(expires=60, max_attempts=2, backoff=exponential(first=3600, jitter=0))
 def expires_between_attempts() -> int:
     if current_job().attempt == 1:
         raise ValueError("once")

@@ -60,7 +60,7 @@ class WorkerProcess:
         )
         if ready:
             try:
-                wait_for(lambda: self.row or self.has_ended, timeout=60, what="the worker to register")
+                wait_for(lambda: self.row or self.has_ended, timeout=120, what="the worker to register")
             except BaseException:
                 self.kill()  # nobody else knows of it: it would take the jobs of the tests that follow
                 raise
@@ -88,7 +88,7 @@ class WorkerProcess:
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def wait(self, timeout: float = 60) -> int:
+    def wait(self, timeout: float = 120) -> int:
         """Return the exit code; fail with the worker's output if it does not end."""
         try:
             return self.process.wait(timeout)

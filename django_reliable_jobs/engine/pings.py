@@ -21,6 +21,7 @@ from django_reliable_jobs.registry import Placement, Task
 LOOKED_BACK = timedelta(minutes=5)
 MOST_JOBS = 100  # of one schedule and status, in one look
 MAX_BODY = 10_000
+LOCK_SECONDS = 2.0  # for another sender of the same schedule
 
 PINGED_SCHEDULES = "SELECT id FROM django_reliable_jobs_schedule WHERE ping_url <> '' ORDER BY id"
 
@@ -88,7 +89,7 @@ def address(url: str, event: str, job_id: int, claims: int) -> str:
 def _enqueue_of(using: str, tasks: Tasks, schedule_id: int) -> int:
     if not _look(using, schedule_id):
         return 0
-    with short_transaction(using, lock_timeout=2, statement_timeout=10) as cursor:
+    with short_transaction(using, lock_timeout=LOCK_SECONDS, statement_timeout=10) as cursor:
         cursor.execute(LOCK, {"id": schedule_id})
         told = set(arguments.load(cursor.fetchone()[0]))
         seen = _look(using, schedule_id)  # a new snapshot: what the last sender told is known

@@ -47,7 +47,7 @@ def open_page(transactional_db: None, chromium: Any, live_server: Any) -> Iterat
     def open_(path: str, **options: Any) -> Any:
         context = chromium.new_context(viewport={"width": 1280, "height": 900}, **options)
         contexts.append(context)
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(60_000)
         context.add_cookies([{**cookie, "url": live_server.url}])
         page = context.new_page()
         page.route("**/*", _strictly)

@@ -37,7 +37,7 @@ def test_the_first_opens_and_tells_and_the_second_finds_it_told(actors: list[Act
     waiting = loser.starts(flip, SILENT)
     wait_until_blocked(loser)
     winner.commits()
-    assert waiting.result(timeout=10).opened == []
+    assert waiting.result(timeout=60).opened == []
     assert (Alert.objects.count(), Notice.objects.count()) == (1, 1)
 
 
@@ -48,7 +48,7 @@ def test_if_the_first_rolls_back_the_second_opens_and_tells(actors: list[Actor])
     waiting = second.starts(flip, SILENT)
     wait_until_blocked(second)
     first.rolls_back()
-    assert len(waiting.result(timeout=10).opened) == 1
+    assert len(waiting.result(timeout=60).opened) == 1
     assert (Alert.objects.count(), Notice.objects.count()) == (1, 1)
 
 
@@ -74,7 +74,8 @@ def test_one_of_two_takes_what_is_to_be_said(actors: list[Actor]) -> None:
     assert loser.does(notices.take, "default", "mail") == []
 
 
-def test_one_of_two_schedulers_tells_of_a_start(actors: list[Actor]) -> None:
+def test_one_of_two_schedulers_tells_of_a_start(actors: list[Actor], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pings, "LOCK_SECONDS", 9.0)
     winner, loser = actors
     Schedule.objects.all().delete()
     schedule = a_schedule(ping_url="https://hc.example.com/abc")
@@ -86,5 +87,5 @@ def test_one_of_two_schedulers_tells_of_a_start(actors: list[Actor]) -> None:
     waiting = loser.starts(pings.enqueue_due, "default", PING_TASKS)
     wait_until_blocked(loser)
     winner.commits()
-    assert waiting.result(timeout=10) == 0
+    assert waiting.result(timeout=60) == 0
     assert Job.objects.filter(task="django_reliable_jobs.ping_start").count() == 1

@@ -41,4 +41,4 @@ def test_a_locked_row_that_leaves_the_queryset_costs_the_page_none_of_the_others
     read = job.starts(page)
     wait_until_blocked(job)
     clerk.commits()
-    assert read.result(timeout=20) == [items[0], *items[3:6]], "a page that is not full would be taken for the last"
+    assert read.result(timeout=60) == [items[0], *items[3:6]], "a page that is not full would be taken for the last"

@@ -179,8 +179,8 @@ def test_a_claim_with_a_waiting_lock_sees_what_happened_meanwhile(actors: list[A
     job = tasks.nothing.enqueue()
     caller.begins()
     caller.does(lifecycle.cancel, "default", [job.pk], reason="")
-    claiming_it = worker.starts(claiming.claim_passed_over, "default", a_worker(1), job.pk, patience=10)
+    claiming_it = worker.starts(claiming.claim_passed_over, "default", a_worker(1), job.pk, patience=60)
     wait_until_blocked(worker)
     caller.commits()
-    assert claiming_it.result(timeout=10) is None
+    assert claiming_it.result(timeout=60) is None
     assert row(job).status == "CANCELLED"

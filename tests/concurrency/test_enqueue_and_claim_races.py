@@ -69,7 +69,7 @@ def test_a_caller_that_meets_a_claim_finds_the_job_in_the_state_that_the_claim_l
         answer = caller.starts(function.enqueue, 1, "new")
         assert is_waiting(answer, caller)
         worker.commits() if commits else worker.rolls_back()
-        found = answer.result(timeout=20)
+        found = answer.result(timeout=60)
         assert (found, found.created) == (job, False)
         assert found.status == ("RUNNING" if commits else "READY")
         assert found.args[1] == ("new" if function is replaces and not commits else "old")
@@ -89,7 +89,7 @@ def test_a_caller_that_waits_for_the_lock_of_a_claim_finds_the_job_running(many:
         assert is_waiting(answer, caller)
         assert worker.does(claim)
         worker.commits()
-        found = answer.result(timeout=20)
+        found = answer.result(timeout=60)
         assert (found, found.created, found.status) == (job, False, "RUNNING")
         caller.commits()
     assert Job.objects.get().status == "RUNNING"
@@ -105,7 +105,7 @@ def test_a_caller_that_meets_the_end_of_a_job_makes_a_new_one() -> None:
         answer = caller.starts(keeps.enqueue, 1)
         assert is_waiting(answer, caller)
         worker.commits()
-        made = answer.result(timeout=20)
+        made = answer.result(timeout=60)
         assert made.created
         caller.commits()
     assert (status_of(job), status_of(made)) == ("SUCCEEDED", "READY")

@@ -42,7 +42,7 @@ def test_the_second_caller_waits_and_finds_the_job_of_the_first_that_commits(fun
             answer = second.starts(function.enqueue, 1, "second")
         assert is_waiting(answer, second)
         first.commits()
-        found = answer.result(timeout=20)
+        found = answer.result(timeout=60)
         assert (found, found.created) == (job, False)
         assert second.does(Job.objects.count) == 1, "its transaction is usable"
         second.commits()
@@ -60,7 +60,7 @@ def test_the_second_caller_makes_the_job_when_the_first_rolls_back(many: bool) -
             answer = second.starts(keeps.enqueue, 1)
         assert is_waiting(answer, second)
         first.rolls_back()
-        made = answer.result(timeout=20)
+        made = answer.result(timeout=60)
         assert made.created
         second.commits()
     assert Job.objects.filter(pk=made.pk, status="READY").exists()
@@ -79,7 +79,7 @@ def test_the_second_caller_does_not_wait_for_more_than_the_savepoint_of_the_firs
         first.begins(), second.begins()
         answers: list[Future[Job]] = []
         first.does(enqueue_and_undo, answers)
-        made = answers[0].result(timeout=20)
+        made = answers[0].result(timeout=60)
         second.commits(), first.commits()
     assert made.created
     assert Job.objects.get() == made
@@ -93,7 +93,7 @@ def test_the_caller_that_comes_second_may_commit_first() -> None:
         answer = first.starts(keeps.enqueue, 2)
         assert is_waiting(answer, first)
         second.commits()
-        assert (answer.result(timeout=20), answer.result().created) == (made, False)
+        assert (answer.result(timeout=60), answer.result().created) == (made, False)
         first.commits()
     assert Job.objects.count() == 2
 
@@ -112,7 +112,7 @@ def test_with_raise_the_second_caller_hears_of_the_first_and_goes_on() -> None:
         answer = second.starts(try_to_enqueue)
         assert is_waiting(answer, second)
         first.commits()
-        assert answer.result(timeout=20) == job
+        assert answer.result(timeout=60) == job
         assert second.does(raises.enqueue, 2).created
         second.commits()
     assert Job.objects.count() == 2
@@ -126,7 +126,7 @@ def test_callers_of_one_waiting_key_go_one_after_another_and_the_last_replaces()
         answer = second.starts(replaces.enqueue, 1, "second")
         assert is_waiting(answer, second)
         first.commits()
-        assert answer.result(timeout=20) == job
+        assert answer.result(timeout=60) == job
         second.commits()
     assert Job.objects.get().args == [1, "second"]
 
@@ -153,7 +153,7 @@ def test_two_callers_of_the_same_keys_in_opposite_order_meet_at_the_first_key(
         answer = second.starts(enqueue_all, [6, 5, 4, 3, 2, 1])
         assert is_waiting(answer, second)
         first.commits()
-        assert answer.result(timeout=20)[1:] == [False] * 5
+        assert answer.result(timeout=60)[1:] == [False] * 5
         second.commits()
     assert Job.objects.count() == 6
 
@@ -174,7 +174,7 @@ def test_keys_of_later_chunks_are_inserted_before_duplicates_of_earlier_chunks_a
         blocker.rolls_back()
         assert is_waiting(answer, wide)
         narrow.commits()
-        assert answer.result(timeout=20) == [False, True, False, False]
+        assert answer.result(timeout=60) == [False, True, False, False]
         wide.commits()
     assert Job.objects.count() == 4
 
@@ -184,7 +184,7 @@ def test_separate_calls_in_opposite_order_deadlock_and_one_caller_goes_on() -> N
         first.begins(), second.begins()
         first.does(keeps.enqueue, 1), second.does(keeps.enqueue, 2)
         answers = [first.starts(keeps.enqueue, 2), second.starts(keeps.enqueue, 1)]
-        errors = [error for error in (answer.exception(timeout=20) for answer in answers) if error]
+        errors = [error for error in (answer.exception(timeout=60) for answer in answers) if error]
         assert [type(error) for error in errors] == [OperationalError]
         assert sqlstate(errors[0]) == "40P01"
         [made] = [answer.result() for answer in answers if not answer.exception()]

@@ -133,7 +133,7 @@ def test_a_second_emitter_waits_for_the_first_and_stays_only_if_that_one_is_gone
         late = second.starts(emit_event, "paid", "second")
         wait_until_blocked(second)
         getattr(first, first_ends)()
-        assert late.result(timeout=20) is (first_ends == "rolls_back")
+        assert late.result(timeout=60) is (first_ends == "rolls_back")
     assert Event.objects.get().payload == ("first" if first_ends == "commits" else "second")
 
 

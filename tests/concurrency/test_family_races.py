@@ -120,7 +120,7 @@ def test_of_the_last_two_that_end_at_once_the_later_wakes_the_parent(is_one_batc
         wait_until_blocked(second)  # at the row of the batch, or of the parent's wait
         assert worker.does(look_as_worker) == 0
         first.commits()
-        late.result(timeout=20)
+        late.result(timeout=60)
         assert worker.does(look_as_worker) == 1
         assert worker.does(look_as_worker) == 0
     assert family.status == "READY"
@@ -137,7 +137,7 @@ def test_the_first_of_two_that_rolls_back_has_not_ended() -> None:
         late = second.starts(succeed, family.children[1])
         wait_until_blocked(second)
         first.rolls_back()
-        late.result(timeout=20)
+        late.result(timeout=60)
     assert look_as_worker() == 0
     assert family.status == "WAITING"
     succeed(family.children[0])
@@ -155,7 +155,7 @@ def test_what_follows_a_batch_is_enqueued_once_when_its_last_two_end_at_once() -
         wait_until_blocked(second)
         assert not Job.objects.filter(task=follows_a_batch.name).exists()
         first.commits()
-        late.result(timeout=20)
+        late.result(timeout=60)
     assert Job.objects.filter(task=follows_a_batch.name).count() == 1
     assert BatchRow.objects.get().finished_at is not None
 
@@ -170,7 +170,7 @@ def test_a_job_that_joins_while_the_last_one_ends_keeps_the_batch_open() -> None
         late = ender.starts(succeed, job)
         wait_until_blocked(ender)
         producer.commits()
-        late.result(timeout=20)
+        late.result(timeout=60)
     assert BatchRow.objects.get().finished_at is None
     succeed(claim_one_as(2))
     assert BatchRow.objects.get().finished_at is not None

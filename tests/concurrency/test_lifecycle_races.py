@@ -80,11 +80,11 @@ def test_a_checkpoint_waits_for_the_rescue_and_is_lost_if_that_commits(actors: l
     if wins:
         rescuer.commits()
         with pytest.raises(LeaseLost):
-            saving.result(timeout=10)
+            saving.result(timeout=60)
         assert not Checkpoint.objects.exists()
     else:
         rescuer.rolls_back()
-        saving.result(timeout=10)
+        saving.result(timeout=60)
         assert Checkpoint.objects.get().value == 1
 
 
@@ -102,7 +102,7 @@ def test_the_outcome_of_a_lost_commit_is_known_when_its_session_has_ended(actors
         lost.does(committing.__exit__, None, None, None)
     else:
         assert not lost.does(committing.__exit__, ValueError, error, None)
-    assert reading.result(timeout=10) is commits
+    assert reading.result(timeout=60) is commits
     assert row(job).status == ("SUCCEEDED" if commits else "RUNNING")
 
 
@@ -122,7 +122,7 @@ def test_an_atomic_success_of_a_replaced_attempt_writes_nothing(actors: list[Act
     wait_until_blocked(attempt)
     rescuer.commits()
     with pytest.raises(LeaseLost):
-        succeeding.result(timeout=10)
+        succeeding.result(timeout=60)
     assert not tasks.Effect.objects.exists()
     assert (row(job).status, row(job).result) == ("READY", None)
 
@@ -224,7 +224,7 @@ def test_a_heartbeat_waits_for_the_verdict_of_a_rescue(actors: list[Actor], comm
         rescuer.commits()
     else:
         rescuer.rolls_back()
-    assert renewing.result(timeout=10) is not commits
+    assert renewing.result(timeout=60) is not commits
 
 
 def test_a_worker_that_renews_in_time_is_not_declared_lost(actors: list[Actor]) -> None:

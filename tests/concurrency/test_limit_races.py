@@ -223,10 +223,10 @@ def test_a_job_whose_row_is_held_is_passed_over_and_claimed_in_line_for_its_lock
     caller.begins()
     caller.does(limited_tasks.rebuild.enqueue, "hot", "again")
     assert worker.does(find_and_take, a_worker(1)) == []
-    waiting = worker.starts(claim_passed_over, "default", a_worker(1), job.pk, patience=10)
+    waiting = worker.starts(claim_passed_over, "default", a_worker(1), job.pk, patience=60)
     wait_until_blocked(worker)
     caller.commits()
-    claimed = waiting.result(timeout=10)
+    claimed = waiting.result(timeout=60)
     assert claimed is not None and claimed.id == job.pk
 
 

@@ -128,7 +128,7 @@ def test_an_edit_waits_for_the_tick_and_goes_by_what_it_decided() -> None:
         edit = operator.starts(edit_at_two)
         wait_until_blocked(operator)
         scheduler.commits()
-        edit.result(timeout=20)
+        edit.result(timeout=60)
     assert slots_of(schedule) == {on(2, 1): "job", on(2, 2): "job"}
     schedule.refresh_from_db()
     assert schedule.next_run_at == on(2, 2, 30)
@@ -164,7 +164,7 @@ def test_a_deletion_waits_for_the_tick_and_takes_its_slots_along() -> None:
         deletion = operator.starts(schedules.delete, "default", [schedule.pk])
         wait_until_blocked(operator)
         scheduler.commits()
-        deletion.result(timeout=20)
+        deletion.result(timeout=60)
     assert not Schedule.objects.exists()
     assert slots_of(schedule) == {}
     assert Job.objects.filter(schedule_id=schedule.pk).count() == 2
@@ -183,7 +183,7 @@ def test_two_backfills_at_once_make_each_job_once() -> None:
         waiting = loser.starts(fill)
         wait_until_blocked(loser)
         winner.commits()
-        assert waiting.result(timeout=20) == 0
+        assert waiting.result(timeout=60) == 0
     assert Job.objects.count() == 9
 
 
@@ -197,7 +197,7 @@ def test_two_processes_that_start_at_once_make_a_declared_schedule_once() -> Non
         waiting = second.starts(sync)
         wait_until_blocked(second)
         first.commits()
-        assert waiting.result(timeout=20) == ["unchanged"]
+        assert waiting.result(timeout=60) == ["unchanged"]
     assert Schedule.objects.get().name == "nightly"
 
 
@@ -217,7 +217,10 @@ def a_unique_job_to_be_replaced() -> tuple[Schedule, int]:
     return schedule, job.pk
 
 
-def test_a_worker_that_claims_before_the_tick_keeps_the_only_job_of_a_unique_key() -> None:
+def test_a_worker_that_claims_before_the_tick_keeps_the_only_job_of_a_unique_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine_tick, "LOCK_SECONDS", 19.0)
     schedule, job_id = a_unique_job_to_be_replaced()
     worker_id = a_worker()
     with on_stage("worker", "scheduler") as (worker, scheduler):
@@ -226,7 +229,7 @@ def test_a_worker_that_claims_before_the_tick_keeps_the_only_job_of_a_unique_key
         ticking = scheduler.starts(tick_at_two)
         wait_until_blocked(scheduler)
         worker.commits()
-        assert ticking.result(timeout=20) == [], "the scheduler loses"
+        assert ticking.result(timeout=60) == [], "the scheduler loses"
     assert jobs_of(schedule) == {on(2, 1): "RUNNING"}
     assert slots_of(schedule) == {on(2, 1): "job", on(2, 2): "duplicate"}
     assert not CancelRequest.objects.exists()

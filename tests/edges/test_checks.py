@@ -185,7 +185,7 @@ def manage(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
             env={**os.environ, "PYTHONPATH": f"{tmp_path}:{CHECKOUT}", "DJANGO_SETTINGS_MODULE": "settings"},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
         )
 
     return run

@@ -84,7 +84,7 @@ def user_of(folder: Path) -> Iterator[User]:
             user.leave()
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
@@ -156,7 +156,7 @@ def test_the_first_user_starts_a_killed_server_again_at_its_next_use(folder):
     with in_this_process(folder) as server:
         pid = server.find_pid()
         os.kill(pid, signal.SIGKILL)
-        psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=5)
+        psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=60)
         server.use()
         assert server.find_pid() not in (None, pid)
         assert answer_of(server) == 42

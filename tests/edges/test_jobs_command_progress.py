@@ -154,7 +154,7 @@ class TestWatch:
         Progress.objects.update(done=9000)
         wait_for(lambda: "90.0 %" in out.getvalue(), what="the second line")
         assert end(job, SUCCESS)
-        watcher.join(timeout=20)
+        watcher.join(timeout=60)
         lines = [line for line in out.getvalue().replace("\r\x1b[K", "\n").splitlines() if line]
         assert [line.split()[2] for line in lines] == ["RUNNING", "RUNNING", "SUCCEEDED"]
         assert out.getvalue().endswith("\n")

@@ -69,7 +69,7 @@ def test_a_worker_that_never_reached_the_database_stops_at_once(start_worker: St
     worker = start_worker(environment={"TESTS_DATABASE_HOST": "127.0.0.1", "TESTS_DATABASE_PORT": "1"}, ready=False)
     wait_for(lambda: "did not answer" in worker.output, what="the first try")
     worker.send(signal.SIGINT)
-    assert worker.wait(timeout=10) == 1
+    assert worker.wait() == 1
     assert "before it reached the database" in worker.output
 
 

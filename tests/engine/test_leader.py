@@ -85,7 +85,7 @@ def test_two_at_once_get_one_term() -> None:
         winner.begins()
         assert winner.does(leader.stand, "default", a_candidate()).term == 1
         waiting = loser.starts(leader.stand, "default", a_candidate())
-        assert waiting.result(timeout=20).term is None, "it waits a second for the other's answer, and no longer"
+        assert waiting.result(timeout=60).term is None, "it waits a second for the other's answer, and no longer"
         winner.commits()
         run_out()
         winner.begins()

@@ -114,7 +114,7 @@ def test_two_operators_lock_queues_by_name_and_so_do_not_deadlock() -> None:
         # The second holds "a", which comes before "b", and not yet "c".
         first.does(queues.pause, "default", ["c"])
         first.commits()
-        assert waits.result(timeout=10) == ["a", "b", "c"]
+        assert waits.result(timeout=60) == ["a", "b", "c"]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -129,7 +129,7 @@ def test_a_resume_that_waits_for_a_pause_to_commit_ends_that_pause() -> None:
         # The row that its snapshot shows is not paused: it comes before the pause, and ends none.
         assert resumes.does(queues.resume, "default", ["a"]) == []
         pauses.commits()
-        assert waits.result(timeout=10).paused_before == ["a"]
+        assert waits.result(timeout=60).paused_before == ["a"]
         assert resumes.does(queues.resume, "default", ["a"]) == ["a"]
 
 
@@ -139,7 +139,7 @@ def test_resume_wakes_idle_workers() -> None:
     a_worker(is_idle=True)
     with wakeup.listening("default", None) as listener:
         queues.resume("default", ["default"])
-        assert [each.payload for each in listener.notifies(timeout=10, stop_after=1)] == ["default"]
+        assert [each.payload for each in listener.notifies(timeout=60, stop_after=1)] == ["default"]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -157,5 +157,5 @@ def test_every_idle_worker_is_woken_when_everything_is_resumed(serves: list[str]
     queues.pause("default", [queues.ALL])
     with wakeup.listening("default", None) as connection:
         queues.resume("default", [queues.ALL])
-        [notification] = connection.notifies(timeout=10, stop_after=1)
+        [notification] = connection.notifies(timeout=60, stop_after=1)
     assert notification.payload == ("mail" if serves else "*")

@@ -152,9 +152,9 @@ class TestMissedSlots:
 
     def test_ten_thousand_missed_slots_are_decided_in_under_a_second_without_a_row_each(self) -> None:
         schedule = a_schedule(Cron("* * * * *"))
-        before = time.perf_counter()
+        before = time.thread_time()  # of the processor: others may use the machine meanwhile
         [job] = tick(at=MONDAY + timedelta(minutes=10_001))
-        assert time.perf_counter() - before < 1
+        assert time.thread_time() - before < 1
         assert ranges_of(schedule)[0][2] == 10_000
         assert (Slot.objects.count(), SlotRange.objects.count()) == (1, 1)
         assert job.slot == MONDAY + timedelta(minutes=10_001)

@@ -23,7 +23,7 @@ def heard() -> Iterator[Callable[[], list[str]]]:
         def hear() -> list[str]:
             ear.execute(f"NOTIFY {CHANNEL}, 'the end'")  # notifications come in the order of commits: this one is last
             payloads: list[str] = []
-            for each in ear.notifies(timeout=10):
+            for each in ear.notifies(timeout=60):
                 if each.payload == "the end":
                     return payloads
                 payloads.append(each.payload)

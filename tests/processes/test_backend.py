@@ -59,7 +59,7 @@ def run_project(tasks: dict[str, Any], then: str, folder: Path = CHECKOUT, **giv
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
 
 

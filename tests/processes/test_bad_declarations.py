@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 
 from django.db import connection
+from django.db.models import F
 
 from django_reliable_jobs.engine import maintenance
 from django_reliable_jobs.models import Job
 from tests import tasks
+from tests.actors import wait_for
 from tests.factories import SucceededJobFactory
 from tests.models import Effect
 from tests.workers import WorkerProcess
@@ -57,6 +60,9 @@ def test_a_snooze_beyond_all_reason_fails_the_attempt(start_worker: StartWorker)
 def test_what_has_started_in_time_does_not_expire_between_its_attempts(start_worker: StartWorker) -> None:
     start_worker()
     job = tasks.expires_between_attempts.enqueue()
+    wait_for(lambda: Job.objects.filter(pk=job.pk, status="SCHEDULED").exists(), what="the first attempt to fail")
+    an_hour = timedelta(hours=1)
+    Job.objects.update(run_after=F("run_after") - an_hour, expires_at=F("expires_at") - an_hour)  # as if it had passed
     assert job.wait(timeout=30) == 2
 
 

@@ -29,7 +29,7 @@ from tests.workers import WorkerProcess
 
 StartWorker = Callable[..., WorkerProcess]
 
-QUICK = {"POLL_SECONDS": 0.2, "LEASE_SECONDS": 3}
+QUICK = {"POLL_SECONDS": 0.2}
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def test_a_job_whose_own_transaction_holds_its_row_goes_back_with_its_record(
     wait_for(_is_asleep_in_a_query, what="the other to hold its fence")
     stopped_at = time.monotonic()
     worker.send(signal.SIGTERM)
-    assert worker.wait(timeout=20) == 1
-    assert time.monotonic() - stopped_at < 12, "the time allowed, and a little for the last writes"
+    assert worker.wait(timeout=50) == 1
+    assert time.monotonic() - stopped_at < 30, "the time allowed, and a little for the last writes"
     again.refresh_from_db(), once.refresh_from_db()
     assert (again.status, again.attempt, again.losses) == ("READY", 0, 0)
     assert (once.status, once.attempt, once.losses) == ("DEAD", 1, 0)
@@ -100,7 +100,7 @@ def test_a_job_that_is_cut_off_while_it_undoes_goes_on_undoing(reason: StopReaso
 def test_a_worker_that_hears_no_answer_to_what_it_gave_back_goes_on_with_nothing(
     start_worker: StartWorker, proxy: Proxy
 ) -> None:
-    interrupted_tasks.span.enqueue(seconds=30, stubborn=True)
+    interrupted_tasks.span.enqueue(seconds=90, stubborn=True)
     constants = {"TESTS_CONSTANTS": json.dumps({"shutdown.ANSWER_SECONDS": 1.0})}
     worker = start_worker("--shutdown-timeout", "1", settings=QUICK, environment={**proxy.environment, **constants})
     wait_for(lambda: Span.objects.exists(), what="the job to begin")
@@ -113,24 +113,23 @@ def test_a_worker_that_hears_no_answer_to_what_it_gave_back_goes_on_with_nothing
         return False
 
     proxy.cut_after(swallow_the_answer)
-    stopped_at = time.monotonic()
     worker.send(signal.SIGTERM)
-    assert worker.wait(timeout=20) == 1
-    assert time.monotonic() - stopped_at < 15, "the job would go on for longer"
+    assert worker.wait(timeout=50) == 1, "the job would go on for longer"
     job = Job.objects.get()
     assert (job.status, job.attempt, job.attempts.get().outcome) == ("READY", 0, "interrupted")
 
 
 def test_a_scheduler_that_is_slow_to_stop_is_waited_for_before_jobs_are_given_back(start_worker: StartWorker) -> None:
     interrupted_tasks.span.enqueue(seconds=60, stubborn=True)
-    worker = start_worker("--with-scheduler", "--shutdown-timeout", "0.5", settings=QUICK)
+    uninterrupted = {"TESTS_CONSTANTS": json.dumps({"deadlines.INTERRUPT_AFTER": 60.0})}
+    worker = start_worker("--with-scheduler", "--shutdown-timeout", "0.5", settings=QUICK, environment=uninterrupted)
     wait_for(lambda: Span.objects.exists(), what="the job to begin")
     other = start_worker(settings=QUICK)
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"LOCK TABLE {Schedule._meta.db_table} IN ACCESS EXCLUSIVE MODE")
         wait_for(lambda: _somebody_waits_for(Schedule._meta.db_table), what="the scheduler to be held up")
         worker.send(signal.SIGTERM)
-        assert worker.wait(timeout=20) == 1
+        assert worker.wait(timeout=50) == 1
     wait_for(lambda: Span.objects.count() == 2, what="the other worker to take the job over")
     other.kill()
     assert_no_job_ran_twice_at_the_same_time()

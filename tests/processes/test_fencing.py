@@ -23,7 +23,7 @@ from tests.workers import WorkerProcess
 
 StartWorker = Callable[..., WorkerProcess]
 
-LEASE = {"LEASE_SECONDS": 2, "POLL_SECONDS": 0.2}
+LEASE = {"LEASE_SECONDS": 3, "POLL_SECONDS": 0.2}
 KINDS = ["finish", "checkpoint", "fenced", "atomic"]
 
 
@@ -101,8 +101,8 @@ def test_a_worker_that_is_stopped_behind_the_fence_holds_the_row_no_longer_than_
     wait_at_gate(tmp_path)
     assert not is_free(job)
     first.send(signal.SIGSTOP)
-    # A lease, and a little for the server to end the session on a busy machine.
-    wait_for(lambda: is_free(job), what="the row to be free", timeout=LEASE["LEASE_SECONDS"] + 3)
+    # A lease (by default it would be 30 s), and some for the server to end the session on a busy machine.
+    wait_for(lambda: is_free(job), what="the row to be free", timeout=LEASE["LEASE_SECONDS"] + 15)
     start_worker(settings=LEASE)
     wait_for(lambda: has_succeeded(job), what="the second worker to do the job")
     open_gate(tmp_path)
@@ -117,8 +117,8 @@ def test_a_worker_that_is_stopped_behind_the_fence_holds_the_row_no_longer_than_
 def test_a_checkpoint_whose_statement_runs_for_three_leases_commits_and_one_held_idle_does_not(
     start_worker: StartWorker,
 ) -> None:
-    busy = interrupted_tasks.hold_fence_open.enqueue("busy", 6)
-    idle = interrupted_tasks.hold_fence_open.enqueue("idle", 4)
+    busy = interrupted_tasks.hold_fence_open.enqueue("busy", 9)
+    idle = interrupted_tasks.hold_fence_open.enqueue("idle", 6)
     start_worker(settings=LEASE)
     start_worker(settings=LEASE)  # would rescue
     wait_for(lambda: idle_has_ended(idle) and has_succeeded(busy), what="both to end")
@@ -144,7 +144,7 @@ def test_a_process_that_has_just_started_rescues_nobody(start_worker: StartWorke
     wait_for(lambda: Effect.objects.exists(), what="the job to begin")
     victim.kill()
     wait_for(lambda: lease_has_run_out(victim), what="the lease of the killed worker to run out")
-    helper = start_worker(settings={**LEASE, "LEASE_SECONDS": 3})
+    helper = start_worker(settings=LEASE)
     registered = helper.row
     assert registered is not None
     wait_for(lambda: Job.objects.filter(pk=job.pk, losses=1).exists(), what="the rescue")

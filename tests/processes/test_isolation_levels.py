@@ -26,7 +26,7 @@ def test_a_fleet_meets_no_serialization_failure_of_its_own_and_does_each_job_onc
     escaped = level.replace(" ", r"\ ")
     environment = {"PGOPTIONS": f"-c default_transaction_isolation={escaped}"}
     fleet = [start_worker("--threads", "4", environment=environment, ready=False) for _ in range(3)]
-    wait_for(lambda: Job.objects.count() == Job.objects.filter(status="SUCCEEDED").count(), what="all", timeout=60)
+    wait_for(lambda: Job.objects.count() == Job.objects.filter(status="SUCCEEDED").count(), what="all", timeout=120)
     for worker in fleet:
         assert "could not serialize" not in _of_the_engine(worker.output), worker.output
         assert "did not answer" not in worker.output

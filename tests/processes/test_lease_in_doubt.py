@@ -21,17 +21,15 @@ StartWorker = Callable[..., WorkerProcess]
 
 
 def test_jobs_end_before_the_lease_does_when_its_renewal_hangs(start_worker: StartWorker) -> None:
-    worker = start_worker("--threads", "1", settings={"LEASE_SECONDS": 5})
+    worker = start_worker("--threads", "1", settings={"LEASE_SECONDS": 9})
     job = tasks.until_stopping.enqueue()
     wait_for(lambda: Effect.objects.exists(), what="the job to begin")
     with transaction.atomic():
         row = Worker.objects.select_for_update().get(pid=worker.pid)  # the heartbeat waits here, without an error
-        wait_for(lambda: job.attempts.exists(), timeout=5, what="the end of the attempt")
-        with transaction.atomic(), transaction.get_connection().cursor() as cursor:
-            cursor.execute("SELECT clock_timestamp() < %s", [row.expires_at])
-            assert cursor.fetchone()[0]
+        wait_for(lambda: job.attempts.exists(), what="the end of the attempt")
         assert Job.objects.get(pk=job.pk).claims == 1, "nothing is claimed while the lease is in doubt"
     assert job.attempts.get().outcome == "interrupted"
+    assert job.attempts.get().finished_at < row.expires_at
     assert "lease" in job.attempts.get().error_message
 
 
@@ -47,7 +45,7 @@ def test_a_job_that_is_to_end_before_it_has_begun_is_given_back(reason: str) -> 
     pool.start()
     pool.submit([held])
     pool.hand_out()
-    assert ended.get(timeout=10).outcome is RELEASED
+    assert ended.get(timeout=60).outcome is RELEASED
     assert (started, held.started) == ([], None)
     assert not Effect.objects.exists()
     assert Job.objects.get().status == "RUNNING"  # until the worker records it

@@ -17,7 +17,7 @@ from tests.models import Effect
 from tests.private_server import ALIAS, PrivateServer
 from tests.workers import WorkerProcess
 
-SETTINGS = {"POLL_SECONDS": 0.2, "LEASE_SECONDS": 3}
+SETTINGS = {"POLL_SECONDS": 0.2, "LEASE_SECONDS": 5}
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def enqueue(count: int, seconds: float = 0.0) -> list[str]:
 
 
 def wait_until_done(count: int) -> None:
-    wait_for(lambda: of(Job).filter(status="SUCCEEDED").count() >= count, what=f"{count} jobs", timeout=60)
+    wait_for(lambda: of(Job).filter(status="SUCCEEDED").count() >= count, what=f"{count} jobs", timeout=120)
 
 
 def assert_all_ended_well(fleet: list[WorkerProcess], atomic: list[str], rows: set[int]) -> None:
@@ -68,7 +68,7 @@ def test_a_crash_in_the_middle_of_two_thousand_jobs_loses_none(
     server: PrivateServer, fleet: list[WorkerProcess]
 ) -> None:
     rows = set(of(Worker).values_list("pk", flat=True))
-    atomic = enqueue(2000)
+    atomic = enqueue(2000, seconds=0.01)
     wait_until_done(300)
     server.crash()
     server.start()

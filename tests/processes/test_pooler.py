@@ -45,7 +45,7 @@ def test_workers_share_few_sessions_and_every_job_runs_once(start_worker: StartW
 def test_it_polls_and_says_so_once(start_worker: StartWorker, pooler: Pooler) -> None:
     worker = start_worker(environment=pooler.environment())
     wait_for(lambda: Worker.objects.filter(is_idle=True).exists(), what="the worker to be idle")
-    assert tasks.effect.enqueue("polled").wait(timeout=10) == "polled"
+    assert tasks.effect.enqueue("polled").wait(timeout=30) == "polled"
     assert worker.output.count("transaction pooler") == 1
 
 

@@ -62,7 +62,10 @@ def test_a_locked_table_of_progress_costs_no_lease(start_worker: StartWorker) ->
         holder.begins()
         holder.does(_lock_table)
         wait_for(
-            lambda: worker.row and (worker.row.heartbeat_at - before.heartbeat_at).total_seconds() > 4,
+            lambda: (
+                worker.row
+                and (worker.row.heartbeat_at - before.heartbeat_at).total_seconds() > 2 * LEASE["LEASE_SECONDS"]
+            ),
             what="the lease to be renewed for twice its length",
         )
         holder.commits()

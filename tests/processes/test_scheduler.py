@@ -54,34 +54,35 @@ def leader_pid() -> int | None:
 
 def test_it_makes_the_jobs_of_slots_and_sleeps_until_the_next(start_scheduler: Start) -> None:
     schedule = a_schedule(Every(seconds=1), overlap="allow")
-    scheduler = start_scheduler()
-    wait_for(lambda: Job.objects.filter(schedule_id=schedule.pk).count() >= 4, what="four jobs")
-    late = [
-        (slot.decided_at - slot.slot).total_seconds()
-        for slot in Slot.objects.filter(schedule_id=schedule.pk).order_by("slot")[1:]
-    ]
-    assert min(late) >= 0, late
-    assert sorted(late)[1] < 0.5, "it wakes for a slot, and does not poll: a busy machine may hold one up"
+    scheduler = start_scheduler(settings={"POLL_SECONDS": 60})
+
+    def late() -> list[float]:
+        slots = Slot.objects.filter(schedule_id=schedule.pk).order_by("slot")[1:]
+        return [(slot.decided_at - slot.slot).total_seconds() for slot in slots]
+
+    # It does not poll: it wakes for a slot. A busy machine may hold one up.
+    wait_for(
+        lambda: sum(seconds < 0.5 for seconds in late()) >= 2, what="two slots for which it woke, and did not poll"
+    )
+    assert min(late()) >= 0, late()
     scheduler.send(signal.SIGTERM)
-    assert scheduler.wait(timeout=10) == 0, scheduler.output
+    assert scheduler.wait() == 0, scheduler.output
 
 
 def test_a_change_wakes_it_before_its_poll(start_scheduler: Start) -> None:
     start_scheduler(settings={"POLL_SECONDS": 60, "LEADER_SECONDS": 600})
     wait_for(leader_pid, what="the leader")
     schedule = a_schedule(Once(at=timezone.now() + timedelta(seconds=1.5)))
-    wait_for(lambda: Job.objects.filter(schedule_id=schedule.pk).exists(), timeout=10, what="the job")
-    started = time.monotonic()
+    wait_for(lambda: Job.objects.filter(schedule_id=schedule.pk).exists(), timeout=40, what="the job")
     edited = schedules.edit("default", schedule.pk, recurrence=Once(at=timezone.now() + timedelta(seconds=1)))
-    wait_for(lambda: Slot.objects.filter(schedule_id=edited.pk).count() == 2, timeout=10, what="the second slot")
-    assert time.monotonic() - started < 5
+    wait_for(lambda: Slot.objects.filter(schedule_id=edited.pk).count() == 2, timeout=40, what="the second slot")
 
 
 def test_a_change_is_seen_without_notify(start_scheduler: Start) -> None:
     start_scheduler(settings={"LISTEN": "off"})
     wait_for(leader_pid, what="the leader")
     schedule = a_schedule(Once(at=timezone.now() + timedelta(seconds=0.5)))
-    wait_for(lambda: Job.objects.filter(schedule_id=schedule.pk).exists(), timeout=5, what="the job")
+    wait_for(lambda: Job.objects.filter(schedule_id=schedule.pk).exists(), what="the job")
 
 
 def test_a_change_made_in_sql_is_seen(start_scheduler: Start) -> None:
@@ -89,33 +90,30 @@ def test_a_change_made_in_sql_is_seen(start_scheduler: Start) -> None:
     start_scheduler()
     wait_for(leader_pid, what="the leader")
     Schedule.objects.filter(pk=schedule.pk).update(recurrence=Every(seconds=1).as_dict(), effective_gap="")
-    wait_for(lambda: Job.objects.filter(schedule_id=schedule.pk).exists(), timeout=15, what="the job")
+    wait_for(lambda: Job.objects.filter(schedule_id=schedule.pk).exists(), what="the job")
 
 
-def test_a_standby_takes_over_from_a_killed_leader_within_fifteen_seconds(start_scheduler: Start) -> None:
-    first = start_scheduler()
+def test_a_standby_takes_over_from_a_killed_leader_when_its_term_runs_out(start_scheduler: Start) -> None:
+    settings = {"LEADER_SECONDS": 4}
+    first = start_scheduler(settings=settings)
     wait_for(leader_pid, what="the first leader")
-    second = start_scheduler()
+    second = start_scheduler(settings=settings)
     wait_for(lambda: "stands by" in second.output, what="the standby")
     term = Leader.objects.get().term
     first.kill()
-    started = time.monotonic()
     wait_for(lambda: leader_pid() == second.pid, timeout=15, what="the standby to lead")
-    assert time.monotonic() - started < 15
     assert Leader.objects.get().term == term + 1
 
 
-def test_a_standby_takes_over_from_a_stopped_leader_within_two_seconds(start_scheduler: Start) -> None:
-    first = start_scheduler()
+def test_a_standby_takes_over_from_a_stopped_leader_long_before_its_term_runs_out(start_scheduler: Start) -> None:
+    settings = {"LEADER_SECONDS": 600}
+    first = start_scheduler(settings=settings)
     wait_for(leader_pid, what="the first leader")
-    second = start_scheduler()
+    second = start_scheduler(settings=settings)
     wait_for(lambda: "stands by" in second.output, what="the standby")
     first.send(signal.SIGTERM)
-    wait_for(lambda: leader_pid() != first.pid, what="the resignation")
-    started = time.monotonic()
-    wait_for(lambda: leader_pid() == second.pid, timeout=2, what="the standby to lead")
-    assert time.monotonic() - started < 2
-    assert first.wait(timeout=10) == 0
+    wait_for(lambda: leader_pid() == second.pid, what="the standby to lead")
+    assert first.wait() == 0
 
 
 def test_it_goes_on_after_its_sessions_were_ended(start_scheduler: Start) -> None:

@@ -15,7 +15,7 @@ from django.db import connection, transaction
 
 from django_reliable_jobs.models import Attempt, Job, Worker
 from django_reliable_jobs.processes.supervisor import Supervisor
-from tests import hostile_tasks, tasks
+from tests import hostile_tasks, interrupted_tasks, tasks
 from tests.actors import wait_for
 from tests.gates import open_gate, wait_at_gate
 from tests.models import Effect
@@ -35,11 +35,17 @@ def start_two(start_worker: StartWorker, *arguments: str, **options: object) -> 
     return supervisor
 
 
-def test_children_share_the_work_and_a_burst_ends(start_worker: StartWorker) -> None:
+def test_children_share_the_work_and_a_burst_ends(start_worker: StartWorker, tmp_path: Path) -> None:
+    for name in ("one", "another"):  # a child that stands at a gate takes nothing else
+        interrupted_tasks.after_gate.using(priority=1).enqueue(str(tmp_path), name)
     tasks.effect.enqueue_many([{"name": str(number)} for number in range(2000)])
-    supervisor = start_worker("--processes", "2", "--burst", ready=False)
+    supervisor = start_worker("--processes", "2", "--threads", "1", "--burst", ready=False)
+    for name in ("one", "another"):
+        wait_at_gate(tmp_path, name)
+    for name in ("one", "another"):
+        open_gate(tmp_path, name)
     assert supervisor.wait() == 0, supervisor.output
-    assert Job.objects.filter(status="SUCCEEDED").count() == 2000
+    assert Job.objects.filter(status="SUCCEEDED").count() == 2002
     assert len(set(Effect.objects.values_list("pid", flat=True))) == 2
     assert not Worker.objects.exists()
 
@@ -49,7 +55,7 @@ def test_the_jobs_of_a_killed_child_are_taken_back_at_once(start_worker: StartWo
     job = tasks.slow.enqueue(60)
     victim = wait_for(lambda: Effect.objects.first(), what="the job to begin").pid
     os.kill(victim, signal.SIGKILL)
-    wait_for(lambda: Attempt.objects.filter(outcome="lost").exists(), timeout=10, what="the rescue")  # a lease is 30 s
+    wait_for(lambda: Attempt.objects.filter(outcome="lost").exists(), timeout=25, what="the rescue")  # a lease is 30 s
     attempt = job.attempts.get()
     assert "SIGKILL" in attempt.error_message
     wait_for(lambda: len(pids() - {victim}) == 2, what="another child in its place")

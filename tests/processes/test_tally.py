@@ -56,7 +56,7 @@ def run_worker() -> Worker:
     worker = Worker(using="default", queues=QueueOrder(), threads=2, burst=True)
     thread = threading.Thread(target=worker.run)
     thread.start()
-    thread.join(timeout=60)
+    thread.join(timeout=120)
     assert not thread.is_alive()
     return worker
 

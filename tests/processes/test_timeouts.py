@@ -45,7 +45,7 @@ def test_whatever_a_task_does_its_timeout_ends_it(start_worker: StartWorker, tmp
         folder.mkdir()
         jobs.append(interrupted_tasks.too_long_async.enqueue(how=how, folder=str(folder)))
     start_worker("--threads", "8")
-    wait_for(lambda: not unended(), what="all to end", timeout=15)
+    wait_for(lambda: not unended(), what="all to end", timeout=45)
     for job in jobs:
         assert_timed_out(job)
     assert (folders["sleep"] / "cleaned up").exists()
@@ -56,10 +56,10 @@ def test_whatever_a_task_does_its_timeout_ends_it(start_worker: StartWorker, tmp
 
 def test_a_success_that_is_faster_than_its_interruption_wins(start_worker: StartWorker, tmp_path: Path) -> None:
     job = interrupted_tasks.ends_after_timeout.enqueue(str(tmp_path))
-    worker = start_worker()
+    worker = start_worker(environment={"TESTS_CONSTANTS": json.dumps({"deadlines.INTERRUPT_AFTER": 60.0})})
     wait_for(lambda: "ran longer than its timeout" in worker.output, what="the timeout")
     open_gate(tmp_path)
-    assert job.wait(timeout=10) == "made it"
+    assert job.wait(timeout=40) == "made it"
     assert not Attempt.objects.exists()
 
 
@@ -72,7 +72,7 @@ def test_jobs_that_ignore_their_timeout_have_the_process_recycled_after_its_neig
     neighbour = tasks.slow.enqueue(6)
     worker = start_worker("--threads", "8", environment={"TESTS_CONSTANTS": json.dumps(SOONER)})
     wait_for(lambda: Effect.objects.filter(name="slow begins").exists(), what="the neighbour to begin")
-    assert worker.wait(timeout=40) == 75, worker.output
+    assert worker.wait(timeout=50) == 75, worker.output
     for job in ignoring:
         assert_timed_out(job)
     neighbour.refresh_from_db()
@@ -85,7 +85,7 @@ def test_a_process_that_waits_for_its_jobs_to_be_recycled_does_not_wait_for_one_
 ) -> None:
     job = interrupted_tasks.too_long.enqueue(how="hoard and sleep in C")
     worker = start_worker("--max-memory", "250M", environment={"TESTS_CONSTANTS": json.dumps(SOONER)})
-    assert worker.wait(timeout=30) == 75
+    assert worker.wait(timeout=50) == 75
     assert "--max-memory 250 MiB" in worker.output
     assert_timed_out(job)
 
@@ -109,7 +109,7 @@ def test_an_interruption_hits_no_end_no_commit_and_no_neighbour(start_worker: St
     innocent = tasks.effect.enqueue_many([{"name": str(number)} for number in range(300)])
     Job.objects.filter(pk__in=[job.pk for job in innocent]).update(run_after=near[0].run_after)
     worker = start_worker(environment={"TESTS_CONSTANTS": json.dumps(QUICK)})
-    wait_for(lambda: not unended(), what="all to end", timeout=60)
+    wait_for(lambda: not unended(), what="all to end", timeout=120)
     assert_all_threads_work(8, tmp_path)
     worker.send(signal.SIGTERM)
     assert worker.wait(timeout=20) == 0

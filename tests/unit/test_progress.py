@@ -141,6 +141,6 @@ def test_it_is_told_by_one_thread_and_taken_by_others() -> None:
     taker.start()
     for done in range(1, 50_001):
         told.say(done, 50_000)
-    taker.join(timeout=20)
+    taker.join(timeout=60)
     assert taken[-1] == 50_000
     assert taken == sorted(set(taken))

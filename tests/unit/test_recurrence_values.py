@@ -131,7 +131,7 @@ assert Cron("0 2 * * *").describe()
 assert not any(name.split(".")[0] == "django" for name in sys.modules)
 """
     root = sys.modules["django_reliable_jobs"].__path__[0]
-    subprocess.run([sys.executable, "-c", code, root], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code, root], check=True, timeout=120)
 
 
 # Every

@@ -167,9 +167,9 @@ def test_once_is_due_once() -> None:
 
 @pytest.mark.parametrize("recurrence", [Every(seconds=1), Cron("* * * * *")])
 def test_a_year_of_missed_slots_is_decided_at_once(recurrence: Every | Cron) -> None:
-    before = time.perf_counter()
+    before = time.thread_time()
     decision = decide(Timeline(recurrence), at(5, 0) - timedelta(days=365), at(5, 0), Policy(), LiveJobs())
-    assert time.perf_counter() - before < 1
+    assert time.thread_time() - before < 1
     [dropped] = decision.dropped
     assert dropped.count == (31_535_999 if isinstance(recurrence, Every) else None)  # None: too many to be walked
 
