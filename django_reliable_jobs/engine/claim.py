@@ -194,6 +194,23 @@ WITH picked AS MATERIALIZED (
 RETURNING {TAKEN}
 """
 
+# The one job behind a place in a line, if none of its queue goes before that line.
+CLAIM_NEXT = f"""
+WITH picked AS MATERIALIZED (
+    SELECT job.id FROM django_reliable_jobs_job job
+     WHERE {IS_READY} AND job.queue_name = %(queue_name)s AND job.priority = %(priority)s
+       AND (job.run_after, job.id) > (%(due)s::timestamptz, %(id)s) AND job.losses = 0
+       AND {IS_OPEN_TO_ALL.format("job")}
+       AND NOT EXISTS (SELECT 1 FROM django_reliable_jobs_cancelrequest asked WHERE asked.job_id = job.id)
+       AND NOT EXISTS (SELECT 1 FROM django_reliable_jobs_job job
+                        WHERE {IS_READY} AND job.queue_name = %(queue_name)s AND job.priority > %(priority)s)
+     ORDER BY job.run_after, job.id LIMIT 1
+       FOR NO KEY UPDATE OF job SKIP LOCKED
+)
+{TAKE} FROM picked WHERE job.id = picked.id
+RETURNING {TAKEN}
+"""
+
 FIND_ORPHANS = f"""
 SELECT {TAKEN} FROM django_reliable_jobs_job job
  WHERE job.worker_id = %(worker_id)s AND job.status = 'RUNNING' AND job.token <> ALL(%(held)s::bigint[])
@@ -225,6 +242,17 @@ def claim_parameters(worker_id: int, arms: Sequence[Arm], *, limit: int, free: i
         "free": free,
         "alone": alone,
     }
+
+
+def claim_next(using: str, worker_id: int, line: Arm) -> ClaimedJob | None:
+    """Claim the next ready job behind a place in its line, without a look at the others; none that lost its worker.
+
+    None: there is none, or a job of a higher priority is ready in the queue.
+    """
+    with engine_cursor(using) as cursor:
+        cursor.execute(CLAIM_NEXT, {**line._asdict(), "moment": clock.moment(), "worker_id": worker_id})
+        row = cursor.fetchone()
+    return None if row is None else ClaimedJob._make(row)
 
 
 def claim_passed_over(using: str, worker_id: int, job_id: int, *, patience: float) -> ClaimedJob | None:

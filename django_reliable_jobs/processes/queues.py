@@ -35,6 +35,11 @@ class QueueOrder:
     def is_strict(self) -> bool:
         return self.weights is not None and None in self.weights.values()
 
+    @property
+    def has_order(self) -> bool:
+        """Whether jobs of one queue go before those of another, always or by weight."""
+        return self.weights is not None and len(self.weights) > 1
+
     def serves(self, queue_name: str) -> bool:
         """Return whether a job of this queue may be claimed by this worker."""
         if queue_name in self.excluded:

@@ -103,6 +103,7 @@ class Worker:
 
     def hears(self, queue_name: str) -> bool:
         """Return whether a notification of this queue is for this worker."""
+        self._intake.notified = queue_name
         return queue_name == ANY_QUEUE or self.queues.serves(queue_name)
 
     def adopt(self, job: ClaimedJob) -> None:

@@ -36,6 +36,8 @@ class Arena:
 
     def __init__(self, home: Path, programs: Path | None = None) -> None:
         home.mkdir(exist_ok=True)
+        self.home = home
+        self._core: int | None = None
         self._folder = Path(tempfile.mkdtemp(prefix="run-", dir=home))
         self._folder.chmod(0o755)  # the server may run as a user of its own
         self.environments = Environments(home / "peers")
@@ -52,6 +54,13 @@ class Arena:
         if self._redis is not None:
             self._redis.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def keep_to(self, core: int | None) -> None:
+        """Let the server, and the workers that start from now on, run on this core only; None: on all."""
+        self._core = core
+        cores = list(range(psutil.cpu_count() or 1)) if core is None else [core]
+        for process in (self.server.process, *self.server.process.children()):
+            process.cpu_affinity(cores)
 
     def call(
         self, contestant: Contestant, database: str, verb: str, *given: float, marks_in: Path | None = None
@@ -105,6 +114,8 @@ class Arena:
             commands = [[*self._driver(contestant), "worker", str(contestant.concurrency)]] * processes
         others = [self._redis.process] if self._redis and contestant.needs_redis else []
         worker = RunningWorker(commands, environment, folder, self.server, others)
+        if self._core is not None:
+            worker.keep_to([self._core])
         try:
             yield worker
         finally:
@@ -157,6 +168,11 @@ class RunningWorker:
     def family(self) -> list[psutil.Process]:
         """The processes and their children."""
         return [each for process in self._processes for each in (process, *process.children(recursive=True))]
+
+    def keep_to(self, cores: list[int]) -> None:
+        """Let the processes run on these cores only; what they start inherits it."""
+        for process in self._processes:
+            process.cpu_affinity(cores)
 
     def usage(self) -> Usage:
         """Return the counters of this moment."""

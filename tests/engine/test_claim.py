@@ -11,7 +11,7 @@ from django.utils import timezone
 from django_reliable_jobs.engine import claim as claiming
 from django_reliable_jobs.engine import exchange, lifecycle
 from django_reliable_jobs.engine.claim import Arm
-from django_reliable_jobs.models import Job, Queue
+from django_reliable_jobs.models import CancelRequest, Job, Queue
 from django_reliable_jobs.testing import at
 from tests import tasks
 from tests.actors import on_stage
@@ -199,3 +199,66 @@ def test_a_look_sees_the_head_of_each_line_and_the_next_due_moment() -> None:
     assert all(59 < head.waited < 70 for head in heads)
     assert next_due is not None
     assert 3500 < next_due <= 3600
+
+
+class TestTheNextInLine:
+    """A claim without a look: of one job, behind a place in its line."""
+
+    @pytest.fixture
+    def line(self) -> Arm:
+        """A place behind a job that was taken a minute ago."""
+        job = ReadyJobFactory(run_after=timezone.now() - timedelta(minutes=1))
+        taken = claiming.claim_next("default", a_worker(1), Arm("default", 0, 1))
+        assert taken is not None
+        assert taken.id == job.pk
+        return Arm("default", 0, 1, taken.due, taken.id)
+
+    def test_the_oldest_behind_the_place_is_taken_alone(self, line: Arm) -> None:
+        later, sooner = (ReadyJobFactory(run_after=timezone.now() - timedelta(seconds=age)) for age in (10, 20))
+        taken = claiming.claim_next("default", a_worker(2), line)
+        assert taken is not None
+        assert (taken.id, taken.attempt, row(taken).status) == (sooner.pk, 1, "RUNNING")
+        assert Job.objects.get(pk=later.pk).status == "READY"
+
+    def test_what_lies_before_the_place_is_left_to_a_look(self, line: Arm) -> None:
+        ReadyJobFactory(run_after=timezone.now() - timedelta(hours=1))
+        assert claiming.claim_next("default", a_worker(2), line) is None
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"losses": 1, "claims": 1},
+            {"queue_name": "another"},
+            {"priority": -1},
+            {"concurrency_key": "few"},
+            {"priority": 1, "queue_name": "another"},
+        ],
+        ids=str,
+    )
+    def test_what_does_not_stand_in_the_line_is_not_taken(self, line: Arm, other: dict[str, Any]) -> None:
+        ReadyJobFactory(**other)
+        assert claiming.claim_next("default", a_worker(2), line) is None
+
+    def test_nothing_is_taken_while_a_higher_priority_is_ready_in_the_queue(self, line: Arm) -> None:
+        first, second = ReadyJobFactory(priority=1), ReadyJobFactory()
+        assert claiming.claim_next("default", a_worker(2), line) is None
+        Job.objects.filter(pk=first.pk).update(status="SCHEDULED", run_after=timezone.now() + timedelta(hours=1))
+        taken = claiming.claim_next("default", a_worker(2), line)
+        assert taken is not None
+        assert taken.id == second.pk
+
+    @pytest.mark.parametrize("name", ["default", "*"])
+    def test_nothing_is_taken_from_a_paused_queue(self, line: Arm, name: str) -> None:
+        Queue.objects.create(name=name, paused_at=timezone.now())
+        ReadyJobFactory()
+        assert claiming.claim_next("default", a_worker(2), line) is None
+
+    def test_nothing_is_taken_from_a_queue_with_a_limit_of_its_own(self, line: Arm) -> None:
+        Queue.objects.create(name="default", concurrency=1)
+        ReadyJobFactory()
+        assert claiming.claim_next("default", a_worker(2), line) is None
+
+    def test_what_was_asked_to_cancel_is_not_taken(self, line: Arm) -> None:
+        job = ReadyJobFactory()
+        CancelRequest.objects.create(job=job)
+        assert claiming.claim_next("default", a_worker(2), line) is None

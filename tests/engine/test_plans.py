@@ -136,6 +136,16 @@ def claim_passed_over() -> Action:
     return lambda: claim.claim_passed_over("default", ALIVE, job_id, patience=1)
 
 
+def claim_next() -> Action:
+    *_, highest = sorted(Job.objects.filter(pk__in=ids_of("READY")), key=lambda job: job.priority)
+    line = Arm("default", highest.priority, 1)
+
+    def take() -> None:
+        assert claim.claim_next("default", ALIVE, line) is not None
+
+    return take
+
+
 def find_page(**given: Any) -> Action:
     return lambda: list(inspection.find_jobs("default", **given)[:BATCH])
 
@@ -153,6 +163,7 @@ STATEMENTS: dict[str, Callable[[], Action]] = {
     ),
     "look": at_once(lambda: claim.look("default")),
     "claim what was passed over": claim_passed_over,
+    "claim the next in line": claim_next,
     "find orphans": at_once(lambda: claim.find_orphans("default", ALIVE, {1, 2, 3})),
     "end": end_others,
     "succeed in the task's transaction": succeed_atomically,
@@ -191,7 +202,18 @@ def test_it_meets_a_batch_of_jobs_and_not_the_table(name: str, crowd: int, monke
     assert plans.faults(most=crowd // 50 if "dead" in name else 2 * BATCH) == []
 
 
-@pytest.mark.parametrize("name", ["exchange", "claim from a paused queue", "look", "find orphans", "sort out"])
+KEPT = [
+    "exchange",
+    "claim from a paused queue",
+    "claim the next in line",
+    "look",
+    "find orphans",
+    "sort out",
+    "enqueue",
+]
+
+
+@pytest.mark.parametrize("name", KEPT)
 def test_a_plan_that_is_kept_for_any_parameters_is_as_good(name: str, crowd: int) -> None:
     action = STATEMENTS[name]()
     with watched(prepared=True) as plans:

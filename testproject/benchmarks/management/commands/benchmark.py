@@ -19,7 +19,7 @@ from testproject.benchmarks.contestants import OURS, PEERS
 from testproject.benchmarks.environments import Environments
 
 MEASURES = ["enqueue", "bulk", "drain", "latency", "idle", "history", "future", "bloat", "startup", "hostage"]
-MEASURES += ["batches", "claims", "limited", "otp", "schedules", "steps", "waiting", "children", "admin"]
+MEASURES += ["batches", "claims", "limited", "otp", "schedules", "steps", "waiting", "children", "admin", "shards"]
 
 
 class Command(BaseCommand):
