@@ -57,7 +57,7 @@ BY_KIND = f"""
     SELECT job.id FROM asked kind CROSS JOIN LATERAL (
            SELECT job.id FROM django_reliable_jobs_job job
             WHERE {IS_OF_KIND} ORDER BY job.finished_at LIMIT %(few)s + 1) job
-     WHERE NOT EXISTS (SELECT 1 FROM looked_at OFFSET %(few)s)
+     WHERE NOT EXISTS (SELECT 1 FROM looked_at OFFSET %(few)s) LIMIT %(few)s
 ), live AS MATERIALIZED (
     SELECT * FROM ({_LIVE}) live WHERE NOT EXISTS (SELECT 1 FROM looked_at OFFSET %(few)s)
 )
@@ -86,7 +86,7 @@ SELECT ARRAY(SELECT job.id FROM unnest(%(of)s::text[]) AS given(status) CROSS JO
                     SELECT job.id FROM django_reliable_jobs_job job
                      WHERE job.schedule_id = %(schedule_id)s AND job.status = given.status
                      ORDER BY job.finished_at LIMIT %(few)s + 1) job
-              WHERE NOT EXISTS (SELECT 1 FROM looked_at OFFSET %(few)s)),
+              WHERE NOT EXISTS (SELECT 1 FROM looked_at OFFSET %(few)s) LIMIT %(few)s),
        ARRAY[]::bigint[], EXISTS (SELECT 1 FROM looked_at OFFSET %(few)s), false
 """
 LATEST_END_OF_SCHEDULE = """

@@ -20,7 +20,7 @@ from django_reliable_jobs.engine.inspection import WIDE_COLUMNS
 from django_reliable_jobs.models import Job
 from tests import tasks
 from tests.edges.test_admin import PAGES, listed
-from tests.engine.plans import watched
+from tests.engine.plans import JIT_ABOVE, watched
 from tests.schedules import a_schedule
 from tests.states import a_running_job, an_ended_job
 
@@ -260,6 +260,7 @@ def test_no_page_reads_the_whole_table(
     assert plans.roots
     # A page of what one job in a hundred is may be found among the newest.
     assert plans.faults(most + crowd // 50 + 6000) == []
+    assert plans.highest_cost() < JIT_ABOVE
 
 
 @pytest.mark.django_db
@@ -276,3 +277,4 @@ def test_no_other_page_does(admin_client: Client, crowd: int, page: str) -> None
     assert plans.roots, "nothing was asked of the jobs"
     # At most the dead and the ready ones, and what is as near as they are.
     assert plans.faults(crowd // 50 + 6000) == []
+    assert plans.highest_cost() < JIT_ABOVE

@@ -11,6 +11,7 @@ from typing import Any
 from django.db import connection
 
 JOBS = "django_reliable_jobs_job"
+JIT_ABOVE = 100_000  # PostgreSQL's default; to compile a statement takes longer than to run one of ours
 
 
 @dataclass
@@ -28,6 +29,10 @@ class Plans:
         """Return the indexes that jobs were found by."""
         found = {step.get("Index Name") for step in self.steps() if "Scan" in step["Node Type"]}
         return {name for name in found if name is not None}
+
+    def highest_cost(self) -> float:
+        """Return what the planner thinks that the dearest statement costs; above JIT_ABOVE it is compiled first."""
+        return max((root["Total Cost"] for root in self.roots), default=0.0)
 
     def faults(self, most: int) -> list[str]:
         """Return what is wrong with them, if a step over jobs may meet at most so many rows."""
