@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from django_reliable_jobs.admin.addresses import address
 from django_reliable_jobs.admin.job_acts import ACTS
-from django_reliable_jobs.admin.words import number, when
+from django_reliable_jobs.admin.words import breakable, number, when
 from django_reliable_jobs.engine import dead_letters, inspection
 from django_reliable_jobs.engine.dead_letters import MOST_GROUPED, NO_ERROR, Group
 from django_reliable_jobs.engine.transaction import default_database
@@ -44,6 +44,7 @@ def _shown(group: Group, now: Any, site: str) -> dict[str, Any]:
     query = urlencode({"status": "DEAD", "task": group.task, "error": group.error})
     return {
         "group": group,
+        "task": breakable(group.task),
         "error": "" if group.error == NO_ERROR else group.error,
         "count": number(group.jobs),
         "first": when(group.first, now),

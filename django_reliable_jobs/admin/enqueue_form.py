@@ -117,6 +117,7 @@ def _field_for(parameter: Parameter, hint: Any, *, is_sensitive: bool) -> forms.
         options.setdefault("help_text", _('As JSON: 42, "text", [1, 2], {"a": null}'))
         return JSONArgument(**options)
     if plain is forms.CharField:
-        widget = forms.PasswordInput if is_sensitive else AdminTextInputWidget
-        return forms.CharField(widget=widget, strip=False, **options)
+        # A browser that fills in the password of the admin would send it as an argument.
+        secret = forms.PasswordInput(attrs={"autocomplete": "new-password"})
+        return forms.CharField(widget=secret if is_sensitive else AdminTextInputWidget, strip=False, **options)
     return plain(**options)

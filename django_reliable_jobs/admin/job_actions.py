@@ -105,7 +105,7 @@ def _question(model_admin: Any, request: HttpRequest, jobs: QuerySet[Job], act: 
         "opts": model_admin.opts,
         "media": model_admin.media,
         "act": act,
-        "question": act.question % number(count) if not is_across else act.title,
+        "question": "" if is_across else act.question % number(count),
         "about": ngettext(
             "All that match the list and are in a state for it: about %s job.",
             "All that match the list and are in a state for it: about %s jobs.",

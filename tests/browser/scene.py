@@ -52,7 +52,8 @@ def _schedules(now: datetime) -> None:
     night = now.replace(hour=2, minute=30, second=0, microsecond=0)
     night = night if night < now else night - timedelta(days=1)
     nightly = _schedule("nightly-invoices", Cron("30 2 * * *"), night + timedelta(days=1))
-    Slot.objects.create(schedule_id=nightly.pk, slot=night, outcome="missed", reason="deadline")
+    decided = min(now, night + timedelta(hours=5, minutes=12))
+    Slot.objects.create(schedule_id=nightly.pk, slot=night, outcome="missed", reason="deadline", decided_at=decided)
     for days in range(1, 8):
         _run(nightly, night - timedelta(days=days), seconds=240 + 20 * days)
     report = _schedule("weekly-report", Cron("0 6 * * 1"), now + timedelta(days=3))

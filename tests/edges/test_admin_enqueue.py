@@ -40,9 +40,15 @@ def test_the_form_has_a_field_for_each_argument(admin_client: Client) -> None:
     for name in ("name", "times", "is_loud", "tags", "secret", "more"):
         assert f'name="{name}"' in page
     assert 'type="password"' in page, "the sensitive one"
+    assert 'autocomplete="new-password"' in page, "no browser fills in what it knows"
     assert '<input type="hidden" name="task" value="tests.tasks.by_hand">' in page
     assert "Say a name so many times." in page
     assert not Job.objects.exists(), "nothing by GET"
+
+
+def test_its_form_has_the_styles_of_the_admin(admin_client: Client) -> None:
+    page = admin_client.get(ENQUEUE, {"task": "tests.tasks.by_hand"}).content.decode()
+    assert "admin/css/forms.css" in page and "admin/css/widgets.css" in page, "each on its own since Django 6.1"
 
 
 def test_what_is_left_empty_has_its_default(admin_client: Client) -> None:
