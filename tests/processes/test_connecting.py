@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
+from django.db import OperationalError
+from django.db.backends.postgresql.base import DatabaseWrapper
 
 from django_reliable_jobs.models import Worker
+from django_reliable_jobs.processes import connections
 from tests import interrupted_tasks
 from tests.actors import wait_for
-from tests.processes.test_connections import QUICK, assert_done_once, sessions, statement, wait_for_cut
+from tests.processes.test_connections import QUICK, sessions, statement, wait_for_cut
 from tests.proxy import Proxy
 from tests.workers import WorkerProcess
 
@@ -44,14 +49,30 @@ def test_a_worker_whose_own_connections_break_in_their_set_up_opens_others(
     assert not worker.has_ended
 
 
-def test_a_thread_whose_connection_breaks_in_its_set_up_opens_another_for_the_next_job(
-    start_worker: StartWorker, proxy: Proxy
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("after", [connections.leave_clean, connections.close_all], ids=["a job", "a turn of a loop"])
+def test_a_connection_that_breaks_in_its_set_up_is_replaced_after(
+    after: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start_worker("--threads", "1", settings=QUICK, environment=environment_of(proxy))
-    wait_for(lambda: len(sessions()) == OWN, what="the worker's own connections")
-    wait_for(lambda: Worker.objects.filter(is_idle=True).exists(), what="the worker to be idle")
-    cut = proxy.cut_before(SET_UP)
-    job = interrupted_tasks.plain_effect.enqueue("x")
-    wait_for_cut(cut)
-    job.wait(timeout=60)
-    assert_done_once(job, outcomes=["failed"])
+    set_up = DatabaseWrapper.init_connection_state
+
+    def break_once(wrapper: DatabaseWrapper) -> None:
+        monkeypatch.setattr(DatabaseWrapper, "init_connection_state", set_up)
+        wrapper.connection.close()
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    def thread_of_a_worker() -> int:
+        connections.watch_queries()
+        connections.make_usable()
+        with pytest.raises(OperationalError):
+            Worker.objects.count()
+        after()
+        connections.make_usable()
+        try:
+            return Worker.objects.count()
+        finally:
+            connections.close_all()
+
+    monkeypatch.setattr(DatabaseWrapper, "init_connection_state", break_once)
+    with ThreadPoolExecutor(1) as executor:
+        assert executor.submit(thread_of_a_worker).result(timeout=60) == 0
