@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 
 from django_reliable_jobs.admin import job_page
 from django_reliable_jobs.admin.dead_letters import dead_letters_view
@@ -18,6 +19,8 @@ from django_reliable_jobs.admin.enqueue import enqueue_view, may_enqueue
 from django_reliable_jobs.admin.job_actions import ACTIONS, JobActions
 from django_reliable_jobs.admin.job_list import JobColumns
 from django_reliable_jobs.admin.overview import overview_view
+from django_reliable_jobs.admin.patience import OutOfPatience, patience
+from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.models import Job
 
 
@@ -43,8 +46,19 @@ class JobAdmin(JobActions, JobColumns):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list, with the way to enqueue by hand for who may."""
         context = {"may_enqueue": may_enqueue(request), **(extra_context or {})}
-        response: HttpResponse = super().changelist_view(request, context)
-        return response
+        if request.method == "POST":
+            acted: HttpResponse = super().changelist_view(request, context)
+            return acted
+        try:
+            with patience(default_database()):
+                response: HttpResponse = super().changelist_view(request, context)
+                return response
+        except OutOfPatience:
+            if not request.GET:
+                raise
+            text = _("The search took too long and was ended. A status, a schedule or a period makes it shorter.")
+            self.message_user(request, text, messages.WARNING)
+            return HttpResponseRedirect(request.path)
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None

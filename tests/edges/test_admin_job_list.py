@@ -179,7 +179,8 @@ def test_it_takes_as_many_statements_for_many_jobs_as_for_one(admin_client: Clie
             admin_client.get(JOBS + query)
         numbers.append(len(captured))
         tasks.nothing.enqueue_many([{}] * 40)
-    assert numbers[0] == numbers[1] <= 10, [each["sql"] for each in captured]
+    # Three of them begin and end its transaction, a savepoint here.
+    assert numbers[0] == numbers[1] <= 13, [each["sql"] for each in captured]
 
 
 @pytest.mark.django_db

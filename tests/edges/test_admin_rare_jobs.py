@@ -86,7 +86,8 @@ class TestRareJobs:
     ) -> None:
         monkeypatch.setattr(rare_jobs, "MOST_LIVE", 4)
         dead = ended(task="rare.task", status="DEAD").pk
-        last = Job.objects.create(task="rare.task", run_after=timezone.now() + timedelta(days=1), **columns)
+        late = {"run_after": timezone.now() + timedelta(days=1), "queue_name": "z"}
+        last = Job.objects.create(**{"task": "rare.task", **columns, **late})
         for _ in range(3):
             Job.objects.create(task="x", **columns)
         told = "Of the jobs that wait, not all were looked at"
