@@ -61,7 +61,7 @@ def overview(request: HttpRequest) -> str:
     now = inspection.now(using)
     parts: dict[str, Callable[[str, datetime], dict[str, Any]]] = {
         "alert": _alerts,
-        "schedule": partial(schedules, site=site_of(request)),
+        "schedule": partial(schedules, site=site_of(request), sees_jobs="job" in shown),
         "queue": _queues,
         "worker": _workers,
         "job": _jobs,

@@ -37,9 +37,11 @@ MARKS = {  # of each health: the mark that its words carry
 }
 
 
-def schedules(using: str, now: datetime, site: str) -> dict[str, Any]:
-    """Return what the overview shows of schedules."""
+def schedules(using: str, now: datetime, *, site: str, sees_jobs: bool) -> dict[str, Any]:
+    """Return what the overview shows of schedules; of what their jobs said only to who may view jobs."""
     found, has_more = standings.schedules(using, now)
+    if not sees_jobs:
+        found = [each.without_words_of_jobs() for each in found]
     in_trouble = sum(1 for each in found if MARKS[each.health] == "badly")
     return {
         "schedules": [_line(each, now, site) for each in found[: max(MOST_SHOWN, in_trouble)]],

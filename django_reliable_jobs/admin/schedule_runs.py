@@ -49,7 +49,7 @@ class ScheduleRuns:
     def runs_view(self: Any, request: HttpRequest, schedule_id: int) -> HttpResponse:
         """Show the last runs."""
         schedule = _viewed(self, request, schedule_id)
-        found = schedule_runs.runs(default_database(), schedule.pk, limit=LISTED)
+        found = _found(request, schedule, LISTED)
         of_all = schedule_runs.summary(found)
         context = {
             **self.admin_site.each_context(request),
@@ -82,7 +82,7 @@ class ScheduleRuns:
         response = HttpResponse(content_type="text/csv; charset=utf-8", headers=headers)
         writer = csv.writer(response)
         writer.writerow(COLUMNS)
-        for run in schedule_runs.runs(default_database(), schedule.pk, limit=EXPORTED):
+        for run in _found(request, schedule, EXPORTED):
             writer.writerow([_inert(each) for each in _row(run)])
         return response
 
@@ -94,6 +94,14 @@ def _viewed(model_admin: Any, request: HttpRequest, schedule_id: int) -> Schedul
     if schedule is None:
         raise Http404
     return schedule
+
+
+def _found(request: HttpRequest, schedule: Schedule, limit: int) -> list[Run]:
+    """Return the last runs; what their jobs said, which may be of their arguments, only to who may view jobs."""
+    found = schedule_runs.runs(default_database(), schedule.pk, limit=limit)
+    if request.user.has_perm("django_reliable_jobs.view_job"):
+        return found
+    return [run._replace(said="") for run in found]
 
 
 def _shown(run: Run) -> dict[str, Any]:

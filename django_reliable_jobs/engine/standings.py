@@ -105,6 +105,15 @@ class Standing:
     expired: Failure | None
     waiting: Waiting | None
 
+    def without_words_of_jobs(self) -> Standing:
+        """Return the same without what its jobs said of themselves, which may be of their arguments."""
+        return replace(
+            self,
+            last_job=self.last_job and self.last_job._replace(reason=""),
+            failure=self.failure and self.failure._replace(reason=""),
+            waiting=self.waiting and self.waiting._replace(reason=""),
+        )
+
 
 # absent: it should have run; stuck: its job should have started; skipped: a slot was left out as the schedule says.
 HEALTHS = (

@@ -31,7 +31,8 @@ SELECT given.id, job.id, job.run_after, job.queue_name, job.attempt, job.max_att
  CROSS JOIN LATERAL (
        SELECT * FROM (
            SELECT live.*, live.run_after < {_NOW} - %(long)s::interval AS is_due
-             FROM (SELECT * FROM django_reliable_jobs_job job
+             FROM (SELECT id, run_after, queue_name, attempt, max_attempts, reason, serial_key
+                     FROM django_reliable_jobs_job job
                     WHERE job.schedule_id = given.id AND job.status IN ('SCHEDULED', 'READY')
                       AND job.compensation <> 'running' LIMIT {MOST_LOOKED_AT}) live) waits
         WHERE (is_due OR attempt > 0)

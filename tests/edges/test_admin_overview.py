@@ -304,6 +304,21 @@ def test_each_sees_what_he_may_view(client: Client) -> None:
     assert shown(client, INDEX)
 
 
+def test_what_a_job_said_is_for_who_may_view_jobs(client: Client) -> None:
+    schedule = a_schedule_of_today()
+    a_run(schedule, timedelta(hours=1), status="DEAD", reason="no card 4711")
+    later = {"run_after": timezone.now() + timedelta(minutes=5), "attempt": 1, "claims": 1, "max_attempts": 3}
+    a_run(schedule, timedelta(minutes=1), status="SCHEDULED", reason="no card 4711", **later)
+    user = User.objects.create_user("ada", is_staff=True)
+    client.force_login(user)
+    pages = [FRAGMENT, f"{INDEX}schedule/{schedule.pk}/runs/", f"{INDEX}schedule/{schedule.pk}/runs.csv"]
+    for name, sees in (("view_schedule", False), ("view_job", True)):
+        user.user_permissions.add(Permission.objects.get(codename=name))
+        for page in pages:
+            assert ("no card 4711" in shown(client, page)) == sees, page
+        assert "failed" in shown(client)
+
+
 def test_who_is_not_of_the_staff_is_sent_away(client: Client) -> None:
     client.force_login(User.objects.create_user("mallory"))
     assert client.get(FRAGMENT).status_code == 302

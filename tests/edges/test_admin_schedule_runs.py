@@ -124,7 +124,7 @@ class TestPage:
             assert client.get(address).status_code == 403
         user.user_permissions.add(Permission.objects.get(codename="view_schedule"))
         assert client.get(f"{pages(schedule)}/").status_code == 200
-        assert client.get(f"{pages(schedule)[:-6]}9/runs/").status_code == 404
+        assert client.get(f"{pages(schedule)[:-5]}9/runs/").status_code == 404
 
     def test_it_obeys_no_markup(self, admin_client: Client, schedule: Schedule) -> None:
         a_run(schedule, on(2, 1), status="DEAD", reason="<script>alert(1)</script>")
