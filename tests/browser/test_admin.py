@@ -113,8 +113,8 @@ def test_a_group_of_dead_letters_is_tried_again(open_page: OpenPage) -> None:
     picture(page, "dead-letters", height=480)
     row = page.locator("tr", has_text="billing.charge")
     row.get_by_role("button", name="Retry").click()
+    page.get_by_label("Spread over").fill("10m")  # this waits for the next page; a look at the text would not
     assert "3 jobs" in page.locator("#content").inner_text()
-    page.get_by_label("Spread over").fill("10m")
     page.get_by_role("button", name="Yes: Retry").click()
     assert "3 jobs are tried again." in page.locator(".messagelist").inner_text()
     assert page.locator("tr", has_text="billing.charge").count() == 0
