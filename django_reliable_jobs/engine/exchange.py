@@ -51,8 +51,11 @@ def exchange(
             cursor.execute(EXCHANGE, parameters)
             rows = cursor.fetchall()
         written = {row[1] for row in rows if row[0] is None}
+        claimed = [ClaimedJob._make(row[1:]) for row in sorted([row for row in rows if row[0] is not None])]
         if batches:
-            succeeded = Job.Status.SUCCEEDED.value
-            ended(using, [Ended(each, succeeded, "", batch_id=batches[each]) for each in written & set(batches)])
-    claimed = sorted([row for row in rows if row[0] is not None])
-    return written, [ClaimedJob._make(row[1:]) for row in claimed]
+            # The end of what is claimed here comes after this COMMIT: until then its batch has not ended, and then
+            # whoever ends it looks.
+            live, succeeded = {each.batch_id for each in claimed}, Job.Status.SUCCEEDED.value
+            over = {each: batches[each] for each in written & set(batches) if batches[each] not in live}
+            ended(using, [Ended(each, succeeded, "", batch_id=batch_id) for each, batch_id in over.items()])
+    return written, claimed

@@ -6,16 +6,21 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from django_reliable_jobs import Batch, emit_event, start_child, start_children, wait_for, wait_for_event
-from django_reliable_jobs.engine import claim, endings_of_jobs, lifecycle, revival
+from django_reliable_jobs.engine import claim, endings_of_jobs, exchange, lifecycle, revival
+from django_reliable_jobs.engine.claim import Arm
 from django_reliable_jobs.exceptions import ChildFailed
 from django_reliable_jobs.models import Batch as BatchRow
 from django_reliable_jobs.models import Event, Job, Wait
 from tests import step_tasks, tasks
+from tests.claims import SUCCESS
 from tests.engine.test_children import effects, row, run
 from tests.engine.test_undo import leaves_by_hand
 from tests.recorded import run_jobs
+from tests.states import a_worker
 from tests.step_tasks import child, child_that_is_ill
 
 pytestmark = pytest.mark.django_db
@@ -135,6 +140,22 @@ class TestBatch:
         Batch(on_finish=step_tasks.follows_a_batch).enqueue_many(tasks.unique, [{"key": "taken"}])
         run_jobs()
         assert effects() == ["follows"]
+
+    def test_it_is_looked_at_when_no_further_job_of_it_is_claimed(self) -> None:
+        batch = Batch(on_finish=step_tasks.follows_a_batch)
+        batch.enqueue_many(child, [{"name": name} for name in "abc"])
+        worker, looks = a_worker(1), []
+        _, [job] = exchange.exchange("default", worker, [], [Arm("default", 0, 1)], limit=1, free=1)
+        claimed = [job]
+        while claimed:
+            ending = lifecycle.Ending(claimed[0].id, claimed[0].token, SUCCESS, batch_id=claimed[0].batch_id)
+            with CaptureQueriesContext(connection) as queries:
+                _, claimed = exchange.exchange("default", worker, [ending], [Arm("default", 0, 1)], limit=1, free=1)
+            looks.append(any("FROM django_reliable_jobs_batch" in query["sql"] for query in queries.captured_queries))
+            claimed = [each for each in claimed if each.task == child.name]
+        assert looks == [False, False, True]
+        assert BatchRow.objects.get().succeeded == 3
+        assert Job.objects.filter(task=step_tasks.follows_a_batch.name).count() == 1
 
     def test_a_block_that_was_rolled_back_may_be_entered_again(self) -> None:
         batch = Batch()
