@@ -40,6 +40,8 @@ class Proxy:
         self._links: list[_Link] = []
         self._cuts: list[Cut] = []
         self._is_open = True
+        self.round_trip = 0.0  # seconds that the end of each answer is on its way
+        self.answers = 0
         self.passes = threading.Event()  # cleared: what is sent is held back, both ways
         self.passes.set()
         self._acceptor = threading.Thread(target=self._accept, daemon=True)
@@ -86,6 +88,11 @@ class Proxy:
         self._listener.close()
         for link in self._links:
             link.close()
+
+    def delay_answer(self) -> None:
+        with self._mutex:
+            self.answers += 1
+        threading.Event().wait(self.round_trip)
 
     def _add(self, cut: Cut) -> Cut:
         with self._mutex:
@@ -180,6 +187,8 @@ class _Link:
             if self.is_frozen:
                 continue
             if self._cut is None:
+                if message[:1] == b"Z":
+                    self._proxy.delay_answer()
                 self._client.sendall(message)
             elif message[:1] == b"Z":  # ready for the next query: the server has done what was asked
                 self._cut.happened.set()

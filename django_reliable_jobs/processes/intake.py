@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 MOST_IN_HAND = 1000
 AHEAD_SECONDS = 0.04  # of work are held, or one job for each thread; half of it is claimed at once
+EXCHANGES_AHEAD = (
+    4  # so long is work held for, if the database is far away: else claims shrink until the threads starve
+)
+LONGEST_EXCHANGE = 0.25  # seconds that count; what waits for a lock says nothing of the way
 FIRST_PAUSE = 0.05  # seconds; doubles up to POLL_SECONDS while there is nothing to do
 ORPHAN_SECONDS = 30.0  # after a lost connection, claims of ours are looked for; and so often anyhow
 
@@ -50,12 +54,14 @@ class Intake:
         self._pause = FIRST_PAUSE
         self._idle_since: float | None = None
         self._orphans_until = self._orphans_sought_at = 0.0
+        self._exchange_seconds = 0.0
         self.speed = Speed()
 
     @property
     def target(self) -> int:
-        """How many jobs to hold: one for each thread, or as many as end in AHEAD_SECONDS."""
-        return max(self._worker.threads, min(self.speed.in_seconds(AHEAD_SECONDS), MOST_IN_HAND))
+        """How many jobs to hold: one for each thread, or as many as end in AHEAD_SECONDS or a few exchanges."""
+        ahead = max(AHEAD_SECONDS, EXCHANGES_AHEAD * self._exchange_seconds)
+        return max(self._worker.threads, min(self.speed.in_seconds(ahead), MOST_IN_HAND))
 
     def wanted(self) -> int:
         """Return how many jobs may be claimed now."""
@@ -186,6 +192,7 @@ class Intake:
         in_hand = worker.recorder.in_hand
         free = max(worker.threads - in_hand, 0)
         successes = worker.recorder.successes()
+        began_at = time.monotonic()
         try:
             written, claimed = exchange.exchange(
                 worker.using,
@@ -200,6 +207,8 @@ class Intake:
         except DatabaseError as error:
             worker.recorder.record_each_success(error)
             return
+        took = min(time.monotonic() - began_at, LONGEST_EXCHANGE)
+        self._exchange_seconds += (took - self._exchange_seconds) / 4
         worker.recorder.settle(successes, written)
         self._start(seated(claimed, seats))
         if arms:

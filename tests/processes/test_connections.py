@@ -245,6 +245,15 @@ def test_two_hundred_thousand_jobs_leave_memory_and_connections_as_they_were(sta
     assert len(set(counts)) == 1, counts
 
 
+def test_a_database_that_is_far_away_does_not_starve_the_threads(start_worker: StartWorker, proxy: Proxy) -> None:
+    proxy.round_trip = 0.05
+    tasks.nothing.enqueue_many([{}] * 3000)
+    assert start_worker("--threads", "8", "--burst", environment=proxy.environment).wait(timeout=120) == 0
+    assert Job.objects.filter(status="SUCCEEDED").count() == 3000
+    # As many as end during a round trip are claimed by the next: claims grow instead of staying at one for each thread.
+    assert proxy.answers < 200
+
+
 def test_the_log_of_queries_does_not_grow(start_worker: StartWorker) -> None:
     start_worker("--threads", "1", environment={"DEBUG": "true"})
     tasks.effect.enqueue_many([{"name": "x"}] * 200)
