@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MOST_IN_HAND = 1000
 AHEAD_SECONDS = 0.04  # of work are held, or one job for each thread; half of it is claimed at once
-EXCHANGES_AHEAD = (
+EXCHANGES_AHEAD = 4  # so long, if the database is far away: else claims shrink until the threads starve
     4  # so long is work held for, if the database is far away: else claims shrink until the threads starve
 )
 LONGEST_EXCHANGE = 0.25  # seconds that count; what waits for a lock says nothing of the way
