@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote_plus
 
 from django.contrib import admin, messages
@@ -22,6 +22,7 @@ from django_reliable_jobs.admin import job_paging
 from django_reliable_jobs.admin.addresses import address
 from django_reliable_jobs.admin.job_acts import ACTS, Act, in_words
 from django_reliable_jobs.admin.job_filters import LONGEST_ID, question
+from django_reliable_jobs.admin.job_paging import Question
 from django_reliable_jobs.admin.words import number
 from django_reliable_jobs.engine import inspection, job_search
 from django_reliable_jobs.engine.transaction import default_database
@@ -75,7 +76,7 @@ class JobActions:
         form = act.form(request.POST) if is_confirmed else act.form()
         if not is_confirmed or not form.is_valid():
             return _question(self, request, jobs, act, form)
-        batches = _batches(_in_a_state_for(request, jobs, act))
+        batches = _batches(_parts(request, jobs, act))
         counts, changed = Counter[str](), list[int]()
         try:
             for ids in batches:
@@ -96,9 +97,9 @@ class JobActions:
 def _question(model_admin: Any, request: HttpRequest, jobs: QuerySet[Job], act: Act, form: Any) -> HttpResponse:
     is_across = request.POST.get("select_across") == "1"
     chosen = [] if is_across else request.POST.getlist(ACTION_CHECKBOX_NAME)
-    parts = _in_a_state_for(request, jobs, act)
-    count = sum(_number_of(request, each) for each in parts) if is_across else len(chosen)
-    shown = list(chain.from_iterable(each.order_by("-pk").only("pk", "task", "status")[:SHOWN] for each in parts))
+    parts = _parts(request, jobs, act)
+    count = sum(map(_number_of, parts)) if is_across else len(chosen)
+    shown = list(chain.from_iterable(map(_newest, parts)))
     context = {
         **model_admin.admin_site.each_context(request),
         "title": act.title,
@@ -126,33 +127,47 @@ def _question(model_admin: Any, request: HttpRequest, jobs: QuerySet[Job], act: 
     return TemplateResponse(request, "admin/django_reliable_jobs/job/confirm.html", context)
 
 
-def _in_a_state_for(request: HttpRequest, jobs: QuerySet[Job], act: Act) -> list[QuerySet[Job]]:
+class Part(NamedTuple):
+    """Jobs to change, all of one status if all that match are meant; `found`: their ids, if they are few."""
+
+    jobs: QuerySet[Job]
+    asked: Question
+    found: list[int] | None
+
+
+def _parts(request: HttpRequest, jobs: QuerySet[Job], act: Act) -> list[Part]:
     """Return the jobs that were chosen, or of all that match those that the act can change: by status, as indexes are.
 
     Others would stand in the way: however often it is repeated, the first so many would be those that can't change.
     """
     if request.POST.get("select_across") != "1":
-        return [jobs]
-    asked = request.GET.get("status")
-    statuses = act.statuses if asked not in Job.Status.values else tuple({asked} & {*act.statuses})
-    return [inspection.with_status(jobs, each) for each in statuses]
+        return [Part(jobs, Question(is_bounded=True), None)]
+    given = request.GET.get("status")
+    statuses = act.statuses if given not in Job.Status.values else tuple({given} & {*act.statuses})
+    parts = [(inspection.with_status(jobs, each), question(request, each)) for each in statuses]
+    return [Part(of, asked, job_paging.matching(of, asked)) for of, asked in parts]
 
 
-def _batches(parts: Sequence[QuerySet[Job]]) -> list[list[int]]:
+def _batches(parts: Sequence[Part]) -> list[list[int]]:
     """Return the ids in batches, one more than one request may change."""
-    found = list[list[int]]()
+    ids = list[int]()
     for each in parts:
-        found += job_search.batches(each, size=BATCH, most=MOST_CHANGED + 1 - sum(map(len, found)))
-    return found
+        most = MOST_CHANGED + 1 - len(ids)
+        ids += job_search.oldest(each.jobs, most) if each.found is None else each.found[::-1][:most]
+    return [ids[start : start + BATCH] for start in range(0, len(ids), BATCH)]
 
 
-def _number_of(request: HttpRequest, jobs: QuerySet[Job]) -> int:
-    """Return how many jobs match: counted, if they are few and an index finds them."""
-    asked = question(request)
-    if (found := job_paging.matching(jobs, asked)) is not None:
-        return len(found)
-    counted = job_search.count_up_to(jobs, MOST_CHANGED) if asked.is_bounded else None
-    return job_search.estimate(jobs) if counted is None else counted
+def _number_of(part: Part) -> int:
+    """Return how many jobs these are: counted, if they are few or an index finds them."""
+    if part.found is not None:
+        return len(part.found)
+    counted = job_search.count_up_to(part.jobs, MOST_CHANGED) if part.asked.is_bounded else None
+    return job_search.estimate(part.jobs) if counted is None else counted
+
+
+def _newest(part: Part) -> QuerySet[Job]:
+    jobs = part.jobs if part.found is None else part.jobs.filter(pk__in=part.found[:SHOWN])
+    return jobs.order_by("-pk").only("pk", "task", "status")[:SHOWN]
 
 
 def _address(model_admin: Any, request: HttpRequest) -> str:

@@ -187,11 +187,11 @@ def search(jobs: QuerySet[Job], text: str) -> tuple[QuerySet[Job], bool]:
     return jobs.filter(Q(task__startswith=term) | Q(task__endswith=f".{term}")), False
 
 
-def question(request: HttpRequest) -> Question:
-    """Return what was asked for, in the words of what finds it."""
+def question(request: HttpRequest, status: str | None = None) -> Question:
+    """Return what was asked for, in the words of what finds it; narrowed to `status`, whatever status was asked for."""
     asked = {name: text for name in NARROWING if (text := request.GET.get(name, "").strip())}
     given = request.GET.get("status")
-    status = given if given in Job.Status.values else None
+    status = status or (given if given in Job.Status.values else None)
     wanted = Wanted(
         status=status,
         task=asked.get("task"),

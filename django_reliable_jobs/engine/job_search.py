@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -101,10 +100,9 @@ def page(jobs: QuerySet[Job], *, below: int | None, floor: int | None, size: int
     return list(jobs.filter(**bounds).order_by("-pk")[:size])
 
 
-def batches(jobs: QuerySet[Job], *, size: int, most: int) -> Sequence[list[int]]:
-    """Return the ids of these jobs in batches, in their order, at most so many; each once, whatever becomes of them."""
-    ids = list(jobs.order_by("pk").values_list("pk", flat=True)[:most])
-    return [ids[start : start + size] for start in range(0, len(ids), size)]
+def oldest(jobs: QuerySet[Job], most: int) -> list[int]:
+    """Return the ids of these jobs, the oldest first, at most so many."""
+    return list(jobs.order_by("pk").values_list("pk", flat=True)[:most])
 
 
 def _arguments(text: str) -> dict[str, Any]:

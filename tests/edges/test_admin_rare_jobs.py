@@ -150,3 +150,20 @@ class TestPagesWhileJobsMove:
         assert [job.pk for job in response.context["cl"].result_list] == [ids[3]]
         assert f"before={ids[3]}" in response.content.decode()
         assert listed(admin_client, f"?status=READY&before={ids[3]}") == [ids[2], ids[1]]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("narrower", ["", "&period=24h"])
+def test_an_act_on_all_that_match_counts_and_finds_the_rare_ones_in_a_state_for_it(
+    admin_client: Client, narrower: str
+) -> None:
+    rare = [ended(task="rare.task", status=status).pk for status in ("DEAD", "CANCELLED", "DEAD")]
+    for other in ({"task": "rare.task", "status": "READY", "finished_at": None}, {"status": "DEAD"}):
+        ended(**other)
+    data = {"action": "delete_jobs", "select_across": "1", "_selected_action": [0]}
+    address = f"{JOBS}?task=rare.task{narrower}"
+    asked = admin_client.post(address, data).content.decode()
+    assert "about 3 jobs" in asked, asked
+    assert all(f"#{each}" in asked for each in rare)
+    admin_client.post(address, {**data, "confirmed": "yes"})
+    assert not Job.objects.filter(pk__in=rare).exists() and Job.objects.count() == 2
