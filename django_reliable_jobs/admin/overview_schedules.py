@@ -46,6 +46,7 @@ def schedules(using: str, now: datetime, *, site: str, sees_jobs: bool) -> dict[
     return {
         "schedules": [_line(each, now, site) for each in found[: max(MOST_SHOWN, in_trouble)]],
         "schedules_in_trouble": in_trouble,
+        "looked_at": number(len(found)) if has_more else "",
         "has_more_schedules": has_more or len(found) > max(MOST_SHOWN, in_trouble),
     }
 

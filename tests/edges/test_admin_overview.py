@@ -233,6 +233,15 @@ class TestSchedules:
         text = shown(admin_client)
         assert "no such zone" in text and "inventory" in text
 
+    def test_it_says_if_there_are_more_than_it_looked_at(
+        self, admin_client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("one", "two", "three"):
+            a_schedule_of_today(name)
+        assert "were looked at" not in shown(admin_client)
+        monkeypatch.setattr(standings, "MOST_SCHEDULES", 2)
+        assert "All schedules The first 2 by name were looked at." in shown(admin_client)
+
     def test_those_in_trouble_are_all_shown(self, admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(overview_schedules, "MOST_SHOWN", 1)
         for name in ("one", "two", "three"):
