@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 MOST_IN_HAND = 1000
 AHEAD_SECONDS = 0.04  # of work are held, or one job for each thread; half of it is claimed at once
 EXCHANGES_AHEAD = 4  # so long, if the database is far away: else claims shrink until the threads starve
-    4  # so long is work held for, if the database is far away: else claims shrink until the threads starve
-)
 LONGEST_EXCHANGE = 0.25  # seconds that count; what waits for a lock says nothing of the way
 FIRST_PAUSE = 0.05  # seconds; doubles up to POLL_SECONDS while there is nothing to do
 ORPHAN_SECONDS = 30.0  # after a lost connection, claims of ours are looked for; and so often anyhow
