@@ -9,12 +9,12 @@ from typing import Any, get_type_hints
 from django import forms
 from django.contrib.admin.widgets import (
     AdminIntegerFieldWidget,
-    AdminSplitDateTime,
     AdminTextareaWidget,
     AdminTextInputWidget,
 )
 from django.utils.translation import gettext_lazy as _
 
+from django_reliable_jobs.admin.form_fields import DateAndTime
 from django_reliable_jobs.registry import Task
 
 OWN = "own_"  # before the names of fields that are no arguments
@@ -34,7 +34,7 @@ class EnqueueForm(forms.Form):
         for each in self.parameters:
             self.fields[each.name] = _field_for(each, hints.get(each.name), is_sensitive=each.name in task.sensitive)
         self.fields[f"{OWN}run_after"] = forms.SplitDateTimeField(
-            label=_("Not before"), required=False, widget=AdminSplitDateTime, help_text=_("Left empty: now.")
+            label=_("Not before"), required=False, widget=DateAndTime, help_text=_("Left empty: now.")
         )
         self.fields[f"{OWN}queue_name"] = forms.CharField(
             label=_("Queue"),

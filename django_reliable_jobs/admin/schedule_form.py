@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import Any
-from zoneinfo import available_timezones
 
 from django import forms
-from django.contrib.admin.widgets import AdminSplitDateTime, AdminTextareaWidget, AdminTextInputWidget
+from django.contrib.admin.widgets import AdminTextareaWidget, AdminTextInputWidget
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from django_reliable_jobs import registry
+from django_reliable_jobs.admin.form_fields import MomentField, SpanField, TextWithSuggestions
 from django_reliable_jobs.admin.schedule_arguments import shown_arguments, task_choices, with_kept_values
 from django_reliable_jobs.engine import schedules
 from django_reliable_jobs.engine.inspection import now
@@ -25,7 +23,6 @@ from django_reliable_jobs.recurrence import Cron, Every, Once, Recurrence
 from django_reliable_jobs.recurrence.every import EPOCH
 from django_reliable_jobs.schedule_options import FIELDS, ScheduleOptions, checked_name
 from django_reliable_jobs.slots import Timeline
-from django_reliable_jobs.spans import parse_span, write_span
 
 KINDS = [
     ("cron", _("Cron: at times of a clock")),
@@ -44,51 +41,6 @@ FOLD_RULES = [
     ("second", _("second: run the second time only")),
     ("both", _("both: run both times")),
 ]
-
-
-class TextWithSuggestions(AdminTextInputWidget):
-    """A text input that suggests the names of time zones, without a script."""
-
-    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
-        attrs = {**(attrs or {}), "list": f"{name}-suggestions"}
-        options = format_html_join("", '<option value="{}">', ((zone,) for zone in sorted(available_timezones())))
-        text = super().render(name, value, attrs, renderer)
-        return format_html('{}<datalist id="{}-suggestions">{}</datalist>', text, name, options)
-
-
-class SpanField(forms.CharField):
-    """A span as people write it: 90s, 15m, 1h30m, 2d."""
-
-    widget = AdminTextInputWidget
-
-    def prepare_value(self, value: Any) -> Any:
-        return write_span(value) if isinstance(value, timedelta) else value
-
-    def to_python(self, value: Any) -> Any:
-        text = super().to_python(value)
-        if not text:
-            return None
-        try:
-            return parse_span(text)
-        except ValueError as error:
-            raise forms.ValidationError(str(error)) from None
-
-    def has_changed(self, initial: Any, data: Any) -> bool:
-        return bool(super().has_changed(self.prepare_value(initial), data))
-
-
-class MomentField(forms.SplitDateTimeField):
-    """A moment that stays as it is while nobody touches it: its seconds' parts, its place in a repeated hour."""
-
-    widget: Any = AdminSplitDateTime
-    kept: datetime | None = None
-
-    def clean(self, value: Any) -> Any:
-        if self.kept is not None:
-            shown = self.widget.decompress(self.kept)
-            if [each.format_value(part) for each, part in zip(self.widget.widgets, shown, strict=True)] == value:
-                return self.kept
-        return super().clean(value)
 
 
 class RecurrenceForm(forms.Form):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -44,6 +45,15 @@ def test_the_form_has_a_field_for_each_argument(admin_client: Client) -> None:
     assert '<input type="hidden" name="task" value="tests.tasks.by_hand">' in page
     assert "Say a name so many times." in page
     assert not Job.objects.exists(), "nothing by GET"
+
+
+def test_each_input_has_a_name_for_who_can_not_see_it(admin_client: Client) -> None:
+    page = admin_client.get(ENQUEUE, {"task": tasks.by_hand.name}).content.decode()
+    for name in re.findall(
+        r'<(?:input type="(?!hidden|submit)|textarea|select)[^>]*name="(own_\w+|more|times|secret)"', page
+    ):
+        tag = re.findall(rf'<[^>]*name="{name}"[^>]*>', page)[0]
+        assert "aria-label=" in tag or f'for="id_{name}"' in page, tag
 
 
 def test_its_form_has_the_styles_of_the_admin(admin_client: Client) -> None:
