@@ -59,7 +59,8 @@ FORBIDDEN = {
         SELECT receipt.job_id FROM chaos_receipt receipt WHERE NOT EXISTS (
             SELECT 1 FROM django_reliable_jobs_job job WHERE job.id = receipt.job_id)""",
     "a job exists whose enqueue was not committed": """
-        SELECT job.id FROM django_reliable_jobs_job job WHERE job.task <> ALL(%(unreceipted)s) AND NOT EXISTS (
+        SELECT job.id FROM django_reliable_jobs_job job
+         WHERE job.schedule_id IS NULL AND job.task <> ALL(%(unreceipted)s) AND NOT EXISTS (
             SELECT 1 FROM chaos_receipt receipt WHERE receipt.job_id = job.id)""",
     "one job was made by two enqueues": """
         SELECT job_id FROM chaos_receipt WHERE created GROUP BY job_id HAVING count(*) > 1""",

@@ -51,7 +51,6 @@ KIND = Kind(
     name="schedules",
     weight=0,
     enqueue=enqueue,
-    unreceipted=[every_second.name, in_turn.name],
     forbidden={
         "a slot has two jobs": """
             SELECT max(id) FROM django_reliable_jobs_job WHERE slot IS NOT NULL
