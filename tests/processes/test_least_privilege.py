@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.db import ProgrammingError, connection, transaction
 
-from django_reliable_jobs import Every, emit_event, task
+from django_reliable_jobs import Batch, Every, emit_event, task
 from django_reliable_jobs.engine import schedules
 from django_reliable_jobs.models import Alert, Job, Schedule
 from django_reliable_jobs.schedule_options import ScheduleOptions
@@ -85,12 +85,21 @@ def test_the_web_enqueues_and_a_worker_runs_what_tasks_can_be(
             tasks.dies_and_is_buried.enqueue(),
             limited_tasks.one_at_a_time.enqueue(),
             step_tasks.waits.enqueue("shipped"),
+            step_tasks.has_one_child.enqueue(),
+            step_tasks.makes_three.enqueue("makes"),
             *tasks.nothing.enqueue_many([{"number": number} for number in range(3)]),
         ]
         emit_event("shipped", 1)
+        with Batch(on_finish=step_tasks.follows_a_batch) as batch:
+            batch.enqueue(tasks.effect, "one of a batch")
+        Batch(on_finish=step_tasks.follows_a_batch).enqueue_many(tasks.effect, [])
+        undone = step_tasks.makes_three.enqueue()
     worker = start_worker(environment=of_role("jobs_worker"))
     wait_for(lambda: not Job.objects.filter(status__in=Job.LIVE).exists(), what="all jobs to end")
     assert set(Job.objects.filter(pk__in=[job.pk for job in jobs]).exclude(status="SUCCEEDED")) == {jobs[5]}
+    undone.refresh_from_db()
+    assert (undone.status, undone.compensation) == ("DEAD", "done")
+    assert Job.objects.filter(task=step_tasks.follows_a_batch.name, status="SUCCEEDED").count() == 2
     assert "permission denied" not in worker.output
 
 
