@@ -56,7 +56,7 @@ def page(jobs: QuerySet[Job], question: Question, *, below: int | None, size: in
     if question.is_bounded:
         return _whole(job_search.page(jobs, below=below, floor=None, size=size + 1), size)
     lowest, highest = job_search.ends(jobs.db)
-    below, leaves_out = highest + 1 if below is None else below, False
+    below, leaves_out = highest + 1 if below is None else min(below, highest + 1), False
     if wanted is not None and found is None:
         below, leaves_out = _nearer(jobs.db, wanted, below)
     windowed = _window(jobs, max(lowest, question.first), below=below, size=size)
@@ -94,7 +94,8 @@ def _window(jobs: QuerySet[Job], lowest: int, *, below: int, size: int) -> Page:
     found = job_search.page(jobs, below=below, floor=floor, size=size + 1)
     if len(found) > size or floor <= lowest:
         return _whole(found, size)
-    return Page(jobs=found, older=floor, is_cut=True)
+    # Where ids were passed over, there is nothing to look at.
+    return Page(jobs=found, older=job_search.newest_below(jobs.db, floor) + 1, is_cut=True)
 
 
 def _nearer(using: str, wanted: Wanted, below: int) -> tuple[int, bool]:

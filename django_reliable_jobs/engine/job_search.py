@@ -32,6 +32,7 @@ SELECT low FROM search WHERE low >= high
 """
 
 ENDS = "SELECT min(id), max(id) FROM django_reliable_jobs_job"
+NEWEST_BELOW = "SELECT max(id) FROM django_reliable_jobs_job WHERE id < %(below)s"
 
 BY_KEY = """
 SELECT id FROM django_reliable_jobs_job
@@ -55,6 +56,13 @@ def ends(using: str) -> tuple[int, int]:
         cursor.execute(ENDS)
         lowest, highest = cursor.fetchone()
     return lowest or 0, highest or 0
+
+
+def newest_below(using: str, below: int) -> int:
+    """Return the highest id below this one; 0 if there is none."""
+    with engine_cursor(using) as cursor:
+        cursor.execute(NEWEST_BELOW, {"below": below})
+        return int(cursor.fetchone()[0] or 0)
 
 
 def live_by_key(using: str, text: str) -> list[int]:

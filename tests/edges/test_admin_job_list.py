@@ -84,6 +84,18 @@ class TestPages:
         assert (found, pages) == ([wanted.pk], 2)
         assert "Look further back" not in links(admin_client, query)
 
+    def test_ids_that_were_passed_over_are_not_looked_at(
+        self, admin_client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(job_paging, "LOOKED_AT", 3)
+        wanted = an_ended_job(worker_id=9)
+        Job.objects.create(pk=wanted.pk + 10**9, task="x")
+        query = "?worker=9&period=24h"
+        assert listed(admin_client, query) == []
+        assert listed(admin_client, links(admin_client, query)["Look further back"]) == [wanted.pk]
+        assert listed(admin_client, f"{query}&before={10**17}") == []
+        assert listed(admin_client, links(admin_client, f"{query}&before={10**17}")["Look further back"]) == [wanted.pk]
+
     def test_nothing_is_looked_for_before_the_period(
         self, admin_client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:

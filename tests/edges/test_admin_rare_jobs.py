@@ -50,6 +50,17 @@ class TestRareJobs:
             assert listed(admin_client, query) == [live.pk], query
         assert listed(admin_client, "?status=DEAD&task=rare.task") == []
 
+    def test_what_no_index_knows_narrows_them_down(self, admin_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(JobAdmin, "list_per_page", 1)
+        rare = [ended(task="rare.task", schedule_id=7, worker_id=worker).pk for worker in (1, 2, 2, 1)]
+        for query in ("?task=rare.task", "?schedule=7"):
+            query += "&worker=2&period=24h"
+            assert listed(admin_client, query) == [rare[2]]
+            assert ">2 jobs<" in admin_client.get(JOBS + query).content.decode()
+            older = links(admin_client, query)["Older"]
+            assert listed(admin_client, older) == [rare[1]]
+            assert "Older" not in links(admin_client, older)
+
     def test_more_than_few_are_looked_for_where_they_are(
         self, admin_client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
