@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from django_reliable_jobs.context import JobContext
     from django_reliable_jobs.models import Job
 
-MASK = "(sensitive)"
-_VAR_POSITIONAL, _VAR_KEYWORD = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -110,7 +107,7 @@ class Task(Generic[P, R]):
     def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
         """Make a job of each dict of keyword arguments, in the caller's transaction, in few round trips.
 
-        Returns a job per dict, in the same order; `job.created` is False for one that `unique` found. Where one is wrong,
+        Returns a job per dict, in the same order; `job.created` is False for one that `unique` found. If one is wrong,
         none is inserted.
         """
         return self._placement.enqueue_many(calls)
@@ -278,21 +275,6 @@ def _nearest(name: str) -> str | None:
     near = [by_end[end]] if end in by_end else get_close_matches(name, _tasks, n=1)
     near = near or [by_end[each] for each in get_close_matches(end, by_end, n=1)]
     return _tasks[near[0]].name if near else None
-
-
-def masked(task: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments of a job as people and logs may see them: without the values of sensitive ones."""
-    declared = find(task)
-    if declared is None or not declared.sensitive:
-        return args, kwargs
-    names, hidden = list(declared.signature.parameters), declared.sensitive
-    kinds = [each.kind for each in declared.signature.parameters.values()]
-    last = kinds.index(_VAR_POSITIONAL) if _VAR_POSITIONAL in kinds else len(names) - 1
-    hides_others = _VAR_KEYWORD in kinds and names[kinds.index(_VAR_KEYWORD)] in hidden
-    return (
-        [MASK if names[min(place, last)] in hidden else value for place, value in enumerate(args)],
-        {name: MASK if name in hidden or (hides_others and name not in names) else kwargs[name] for name in kwargs},
-    )
 
 
 def all_tasks() -> list[Task[..., Any]]:

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.translation import gettext as _
 
-from django_reliable_jobs import registry
+from django_reliable_jobs import masking
 from django_reliable_jobs.admin import progress
 from django_reliable_jobs.admin.addresses import address
 from django_reliable_jobs.admin.job_acts import ACTS
@@ -39,7 +39,7 @@ def page(request: HttpRequest, model_admin: Any, job: Job) -> str:
     using = default_database()
     now, site = inspection.now(using), model_admin.admin_site.name
     attempts = inspection.find_attempts(using, job.pk, limit=MOST_ATTEMPTS + 1)
-    args, kwargs = registry.masked(job.task, job.args, job.kwargs)
+    args, kwargs = masking.masked(job.task, job.args, job.kwargs)
     context = {
         "job": job,
         "state": marked(job.status),

@@ -8,9 +8,10 @@ from typing import Any
 
 from django.utils.text import Truncator
 
-from django_reliable_jobs import registry
+from django_reliable_jobs import masking, registry
+from django_reliable_jobs.masking import MASK
 from django_reliable_jobs.models import Schedule
-from django_reliable_jobs.registry import MASK, Task
+from django_reliable_jobs.registry import Task
 
 LONGEST_CHOICE = 100  # characters
 OWN = "django_reliable_jobs."  # before the names of the package's own tasks
@@ -32,7 +33,7 @@ def task_choices(current: str = "") -> Iterator[tuple[str, Any]]:
 
 def shown_arguments(schedule: Schedule) -> dict[str, Any]:
     """Return the arguments of a schedule, without the values of those that its task declares as sensitive."""
-    return registry.masked(schedule.task, [], schedule.kwargs)[1]
+    return masking.masked(schedule.task, [], schedule.kwargs)[1]
 
 
 def with_kept_values(schedule: Schedule, task: str, entered: Mapping[str, Any]) -> dict[str, Any]:

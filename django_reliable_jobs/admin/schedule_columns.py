@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 from django.utils.translation import gettext_lazy as _
 
-from django_reliable_jobs import registry
+from django_reliable_jobs import masking
 from django_reliable_jobs.admin.addresses import address
 from django_reliable_jobs.admin.schedule_arguments import shown_arguments
 from django_reliable_jobs.admin.words import breakable, breakable_moment
@@ -146,9 +146,9 @@ def declared_values(schedule: Schedule) -> dict[str, Any]:
     """Return what the code declares, in its stored form, without what nobody is to see."""
     values = dict(schedule.declared or {})
     if values.get("kwargs"):
-        values["kwargs"] = registry.masked(schedule.task, [], values["kwargs"])[1]
+        values["kwargs"] = masking.masked(schedule.task, [], values["kwargs"])[1]
     if values.get("ping_url"):
-        values["ping_url"] = registry.MASK
+        values["ping_url"] = masking.MASK
     return values
 
 

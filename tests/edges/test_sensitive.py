@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
-from django_reliable_jobs import registry
+from django_reliable_jobs import masking
 from django_reliable_jobs.exceptions import InvalidArguments
 from django_reliable_jobs.models import Schedule
 from tests import tasks
@@ -37,7 +37,7 @@ def test_no_page_and_no_command_shows_them(client: Client) -> None:
 
 
 def test_further_arguments_that_are_sensitive_are_hidden_whatever_their_names() -> None:
-    shown = registry.masked(tasks.hides_more.name, [], {"name": "shown", "pin": "1234"})
+    shown = masking.masked(tasks.hides_more.name, [], {"name": "shown", "pin": "1234"})
     assert shown == ([], {"name": "shown", "pin": "(sensitive)"})
 
 

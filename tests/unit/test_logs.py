@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from django_reliable_jobs import arguments, logs, registry
+from django_reliable_jobs import arguments, logs, masking
 from django_reliable_jobs.exceptions import InvalidArguments
 from django_reliable_jobs.logs import JobFields
 from tests import tasks
@@ -47,14 +47,14 @@ def test_every_handler_is_marked_once() -> None:
 
 class TestSensitive:
     def test_their_values_are_masked_wherever_they_stand(self) -> None:
-        args, kwargs = registry.masked(tasks.pays.name, [5, "4111", "a", "b"], {})
+        args, kwargs = masking.masked(tasks.pays.name, [5, "4111", "a", "b"], {})
         assert (args, kwargs) == ([5, "(sensitive)", "(sensitive)", "(sensitive)"], {})
-        args, kwargs = registry.masked(tasks.pays.name, [5], {"card": "4111", "note": "x", "color": "red"})
+        args, kwargs = masking.masked(tasks.pays.name, [5], {"card": "4111", "note": "x", "color": "red"})
         assert (args, kwargs) == ([5], {"card": "(sensitive)", "note": "x", "color": "red"})
 
     def test_others_are_shown(self) -> None:
-        assert registry.masked("tests.tasks.effect", ["x"], {"y": 1}) == (["x"], {"y": 1})
-        assert registry.masked("of.another.release", ["x"], {}) == (["x"], {})
+        assert masking.masked("tests.tasks.effect", ["x"], {"y": 1}) == (["x"], {"y": 1})
+        assert masking.masked("of.another.release", ["x"], {}) == (["x"], {})
 
     @pytest.mark.parametrize("card", [b"4111", {"number": b"4111"}, ["4111", {1: "4111"}]])
     def test_a_value_that_can_not_be_carried_is_refused_and_not_shown(self, card: Any) -> None:

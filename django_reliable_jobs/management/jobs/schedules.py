@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from django_reliable_jobs import registry
+from django_reliable_jobs import masking
 from django_reliable_jobs.engine import inspection, schedule_history, schedules
 from django_reliable_jobs.engine.schedule_history import LastJob
 from django_reliable_jobs.exceptions import ReliableJobsError, UnknownSchedule
@@ -124,7 +124,7 @@ def _last(last: LastJob | None, now: datetime) -> str:
 def _data(schedule: Schedule, last: LastJob | None, now: datetime) -> dict[str, Any]:
     return {
         **{name: getattr(schedule, name) for name in _COLUMNS},
-        "kwargs": registry.masked(schedule.task, [], schedule.kwargs)[1],
+        "kwargs": masking.masked(schedule.task, [], schedule.kwargs)[1],
         "state": _state(schedule, now).split(" ")[0],
         "last_job": None if last is None else {**last._asdict(), "schedule_id": schedule.pk},
     }

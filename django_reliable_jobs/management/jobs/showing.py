@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from django_reliable_jobs import registry
+from django_reliable_jobs import masking
 from django_reliable_jobs.engine import history, inspection, obstacles, progress, schedule_history
 from django_reliable_jobs.engine.inspection import WorkerStatus, as_local
 from django_reliable_jobs.management.jobs.arguments import Options, Verbs, add_verb, count, job_id
@@ -80,7 +80,7 @@ def _job_of(using: str, job_id: int) -> Job:
 
 def _data(job: Job) -> dict[str, Any]:
     also = {name: getattr(job, name) for name in _ALSO}
-    args, kwargs = registry.masked(job.task, job.args, job.kwargs)
+    args, kwargs = masking.masked(job.task, job.args, job.kwargs)
     return {**columns_of(job), **also, "args": args, "kwargs": kwargs, "is_unique": job.unique_hash is not None}
 
 
@@ -93,7 +93,7 @@ def _worker_of(using: str, job: Job) -> WorkerStatus | None:
 def _fields(job: Job, now: datetime, schedule: str | None) -> list[str]:
     ran = None if job.started_at is None or job.finished_at is None else span(job.finished_at - job.started_at)
     finished = moment_from(job.finished_at, now=now)
-    args, kwargs = registry.masked(job.task, job.args, job.kwargs)
+    args, kwargs = masking.masked(job.task, job.args, job.kwargs)
     fields = {
         "queue": f"{job.queue_name}, priority {job.priority}",
         "attempts": f"{job.attempt} used, of {job.max_attempts}" + (f"; {job.losses} lost" if job.losses else ""),
