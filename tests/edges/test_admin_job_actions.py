@@ -58,7 +58,8 @@ class TestQuestion:
     def test_it_says_about_how_many_match(self, admin_client: Client) -> None:
         tasks.nothing.enqueue_many([{}] * 3)
         data = {"action": "cancel", "select_across": "1", "_selected_action": [0]}
-        assert "All that match the list and are in a state for it: about" in admin_client.post(JOBS, data).content.decode()
+        page = admin_client.post(JOBS, data).content.decode()
+        assert "All that match the list and are in a state for it: about" in page
 
     @pytest.mark.parametrize(
         ("action", "entered"),
