@@ -130,7 +130,7 @@ def _steps(using: str, job: Job, now: datetime) -> list[dict[str, Any]]:
 def _step(row: Checkpoint, now: datetime) -> dict[str, Any]:
     status = history.status_of(row, now)
     undo = "" if row.undo_state is None else str(Checkpoint.State(row.undo_state).label)
-    if row.undo is not None and row.undo_state is None:
+    if status.undo == "to do":
         undo = _("can be undone")
     return {
         "name": row.name,

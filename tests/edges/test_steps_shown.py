@@ -157,7 +157,7 @@ class TestUndo:
         assert "compensation  done" in text
         assert text.count("undo: done") == 3
 
-    def test_of_a_step_that_failed_nothing_is_to_be_undone(self) -> None:
+    def test_of_a_step_that_failed_nothing_is_to_be_undone(self, admin_client: Client) -> None:
         def flow() -> None:
             step("make a", step_tasks.make, "a", undo=step_tasks.unmake)
             step("make b", step_tasks.fails, "b", undo=step_tasks.unmake, max_attempts=1)
@@ -167,6 +167,7 @@ class TestUndo:
         run_jobs()
         text = jobs("show", job.pk)
         assert (text.count("undo: done"), text.count("undo:")) == (1, 1)
+        assert "can be undone" not in page_of(admin_client, job)
 
     def test_what_could_not_be_undone_is_shown_and_told_of_and_retried_by_hand(self) -> None:
         job = a_job_that_can_not_be_undone()
