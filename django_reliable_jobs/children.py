@@ -119,7 +119,7 @@ def step_results(batch_id: int) -> Iterator[Any]:
 
 
 def _as_list(children: Child | Iterable[Child]) -> list[Child]:
-    given = [children] if isinstance(children, Child) else list(children)
+    given = list(children) if isinstance(children, Iterable) else [children]
     if not all(isinstance(each, Child) for each in given):
         raise InvalidStep("wait_for() takes what start_child() or start_children() returned, or a list of the first")
     return given

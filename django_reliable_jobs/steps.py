@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, ParamSpec, TypeVar, cast
 
 from django_reliable_jobs import arguments
@@ -30,7 +30,7 @@ from django_reliable_jobs.exceptions import (
     Suspension,
 )
 from django_reliable_jobs.replay import Asked, find_function, name_of
-from django_reliable_jobs.retry import LONGEST_SPAN, Backoff, RetryPolicy, as_seconds
+from django_reliable_jobs.retry import LONGEST_SPAN, Backoff, RetryPolicy, as_seconds, seconds_until
 from django_reliable_jobs.step_port import WRITE_PAUSES, StepPort, StepRecord
 from django_reliable_jobs.sync_only import refuse_on_event_loop
 
@@ -86,6 +86,7 @@ def sleep(name: str, span: timedelta | float | datetime) -> None:
     until = span if isinstance(span, datetime) else as_seconds(span)
     if until is None or (isinstance(until, datetime) and until.tzinfo is None):
         raise InvalidStep(f"sleep({name!r}) takes a timedelta, seconds or an aware datetime, not {span!r}")
+    seconds_until(until, datetime.now(UTC))  # raises for what is too far away to be stored
     asked = port.ask(name, "sleep")
     if asked.stored is not None and asked.stored.is_over:
         return
@@ -253,10 +254,8 @@ def kept(port: StepPort) -> Iterator[None]:
     """Let no further step begin after an error of which the history knows nothing: no replay could follow."""
     try:
         yield
-    except KeptFailure:
-        raise
     except Exception as error:
-        port.fault = error
+        port.fault = None if isinstance(error, KeptFailure) else error
         raise
 
 

@@ -132,8 +132,9 @@ class TestChildren:
         assert Job.objects.get(task=child.name).queue_name == "other"
 
     def test_what_is_no_child_is_refused(self) -> None:
-        job = run(lambda: wait_for([7]))  # type: ignore[list-item]
-        assert "wait_for() takes what start_child()" in job.reason
+        for given in ([7], 7, Job()):
+            job = run(lambda given=given: wait_for(given))  # type: ignore[misc]
+            assert "wait_for() takes what start_child()" in job.reason
 
     def test_results_that_are_too_large_name_the_way_out(self, settings: Any) -> None:
         settings.RELIABLE_JOBS = {**settings.RELIABLE_JOBS, "MAX_RESULT_BYTES": 120}

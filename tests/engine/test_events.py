@@ -67,7 +67,10 @@ class TestSleep:
         run_jobs()
         assert (row(job).status, row(job).claims) == ("SUCCEEDED", 1)
 
-    @pytest.mark.parametrize("span", [datetime(2026, 1, 1), None, "3 days", -1, timedelta(days=-1)])
+    @pytest.mark.parametrize(
+        "span",
+        [datetime(2026, 1, 1), None, "3 days", -1, timedelta(days=-1), datetime.max.replace(tzinfo=UTC)],
+    )
     def test_what_is_no_span_and_no_aware_moment_is_refused(self, span: Any) -> None:
         step_tasks.flow = lambda: sleep("nap", span)
         job = step_tasks.follows_once.enqueue()
