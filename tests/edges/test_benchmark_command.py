@@ -66,7 +66,8 @@ def test_batches_and_the_loop_written_by_hand_go_through_all_rows(tmp_path: Path
 
 def test_each_page_of_the_admin_is_asked_for_and_lists_what_it_should(tmp_path: Path) -> None:
     text, result = run("admin", "--rows=1000", file=tmp_path / "figures")
-    [pages] = result["comparisons"]
+    pages, beside_live_ones = result["comparisons"]
+    assert set(pages["runs"]) == set(beside_live_ones["runs"])
     listed = {name: runs[0]["details"]["listed"] for name, runs in pages["runs"].items()}
     assert all(run["value"] > 0 and run["details"]["statements"] > 1 for runs in pages["runs"].values() for run in runs)
     assert listed["list, all"] == listed["list, task=mail"] == 50
@@ -74,7 +75,8 @@ def test_each_page_of_the_admin_is_asked_for_and_lists_what_it_should(tmp_path: 
     assert listed["list, schedule that hardly runs"] == 30
     assert listed["list, a task that only waits"] == listed["list, a unique key"] == listed["list, an id"] == 1
     assert {listed[f"list, {name}"] for name in ("task=none", "queue=none", "search for none")} == {0}
-    assert "pages of the admin, 1,000 ended jobs" in text and "statements" in text
+    assert "pages of the admin, 1,000 ended jobs and 25 live ones" in text and "statements" in text
+    assert "pages of the admin, 100 ended jobs and 1,000 live ones" in text
 
 
 def test_passwords_beside_reports_all_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

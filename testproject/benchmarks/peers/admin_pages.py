@@ -93,7 +93,7 @@ def _queries() -> Iterator[tuple[str, str]]:
         yield f"{status} of a task", f"status={status}&task=shop.mail"
         yield f"{status} of a rare task", f"status={status}&task=shop.yearly"
     yield "dead letters of an error", "status=DEAD&task=shop.mail&error=OSError"
-    yield "dead letters of a rare error", "status=DEAD&task=shop.mail&error=KeyError"
+    yield "dead letters of an error that there is not", "status=DEAD&task=shop.mail&error=KeyError"
     yield "task and period", "task=shop.retired&period=24h"
     yield "an id", f"q={(first + last) // 2}"
     yield "an id that there is not", f"q={10 * last}"

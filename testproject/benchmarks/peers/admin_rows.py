@@ -1,4 +1,4 @@
-"""What a fleet leaves in a week: a million ended jobs, some thousands that live, and what is rare among them."""
+"""What a fleet leaves in a week: very many ended jobs, others that live, and what is rare among them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SELECT 'shop.mail', 'mail', '{"number": 1, "note": ""}', status, now(),
        now() + CASE WHEN status = 'SCHEDULED' THEN number * interval '1 second' ELSE interval '0' END,
        held, held, nullif(held, 0) * number, nullif(held, 0) * (extract(day FROM now())::int * 100 + mod(number, 8)),
        started, started
-  FROM generate_series(1, greatest(%(rows)s / 40, 20)) AS given(number),
+  FROM generate_series(1, %(live)s) AS given(number),
        LATERAL (SELECT CASE WHEN number <= 16 THEN 'RUNNING' WHEN mod(number, 100) = 0 THEN 'WAITING'
                             WHEN mod(number, 5) = 0 THEN 'READY' ELSE 'SCHEDULED' END AS status) made,
        LATERAL (SELECT (status = 'RUNNING')::int AS held, CASE WHEN status = 'RUNNING' THEN now() END AS started) at
@@ -76,14 +76,14 @@ OTHERS = (
 )
 
 
-def admin_rows(rows: int) -> None:
-    """Fill empty tables."""
+def admin_rows(rows: int, live: int) -> None:
+    """Fill empty tables with so many ended jobs and so many live ones."""
     for name in SCHEDULES:
         options = ScheduleOptions(recurrence=Every(minutes=5), kwargs={"number": 1, "note": name})
         engine.create("default", name=name, task=noop.name, options=options)
     with connection.cursor() as cursor:
         for statement in (ENDED, LIVE):
-            cursor.execute(statement, {"rows": rows})
+            cursor.execute(statement, {"rows": rows, "live": live})
         for statement in OTHERS:
             cursor.execute(statement)
     noop.using(unique_key=RARE_KEY, run_after=timedelta(days=300)).enqueue(number=1, note="rare")
