@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,17 @@ def test_each_page_of_the_admin_is_asked_for_and_lists_what_it_should(tmp_path: 
     assert {listed[f"list, {name}"] for name in ("task=none", "queue=none", "search for none")} == {0}
     assert "pages of the admin, 1,000 ended jobs and 25 live ones" in text and "statements" in text
     assert "pages of the admin, 100 ended jobs and 1,000 live ones" in text
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two databases are measured on a core each")
+def test_two_databases_run_all_their_jobs_at_the_same_time(tmp_path: Path) -> None:
+    _, result = run("shards", "--jobs=300", file=tmp_path / "figures")
+    [shards] = result["comparisons"]
+    [one], [two] = shards["runs"]["one database"], shards["runs"]["two databases"]
+    assert (len(one["details"]["each"]), len(two["details"]["each"])) == (1, 2)
+    assert min(*one["details"]["each"], *two["details"]["each"]) > 0
+    assert two["value"] == sum(two["details"]["each"])
+    assert len(os.sched_getaffinity(0)) >= 2, "this process may go on everywhere"
 
 
 def test_passwords_beside_reports_all_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
