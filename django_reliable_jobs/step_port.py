@@ -18,7 +18,7 @@ class StepRecord(NamedTuple):
     """What the history keeps of a step."""
 
     name: str
-    function: str
+    function: str | None
     state: str
     value: str = "null"  # JSON
     args: str | None = None  # JSON, if there is something to undo

@@ -91,7 +91,7 @@ class ChildPort(StepPort):
             raise InvalidStep(f"{error} start_children() keeps them with the children.") from None
         state = "failed" if failed else "done"
         with transaction.atomic(using=self._using):
-            self.record(StepRecord(name, "", state, text, kind="children"))
+            self.record(StepRecord(name, None, state, text, kind="children"))
             self._forget_wait()
         return Stored(name, "children", state, text, None, 1, None, None, False)
 

@@ -124,6 +124,22 @@ class TestChildren:
         run_jobs(until=timedelta(seconds=11))
         assert (row(job).result, row(job).claims) == ("A", 2)
 
+    @pytest.mark.parametrize("ending", ["", "dies"])
+    def test_children_that_have_ended_before_are_known_to_a_replay(self, ending: str) -> None:
+        def flow() -> Any:
+            one = start_child(child, "a", ending)
+            step_tasks.sleep("nap", 10)
+            try:
+                result = wait_for(one)
+            except ChildFailed:
+                result = "none"
+            step_tasks.sleep("another nap", 10)
+            return [result, list(wait_for(start_children(child, []))), step_tasks.sleep("and another", 10)]
+
+        job = run(flow)
+        run_jobs(until=timedelta(seconds=40))
+        assert row(job).result == ["none" if ending else "A", [], None]
+
     def test_an_atomic_child_wakes_its_parent(self) -> None:
         assert run_to_end(lambda: wait_for(start_child(atomic_child, "a"))).result == "A"
 
