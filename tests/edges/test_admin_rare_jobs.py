@@ -151,7 +151,7 @@ class TestPagesWhileJobsMove:
         ids = [job.pk for job in tasks.nothing.enqueue_many([{}] * 5)]
 
         def move(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-            if "ORDER BY" in sql and str(ids[4]) in str(params):
+            if '"django_reliable_jobs_job"."id" IN (' in sql:
                 with connection.connection.cursor() as cursor:
                     cursor.execute("UPDATE django_reliable_jobs_job SET status = 'WAITING' WHERE id = %s", [ids[4]])
             return execute(sql, params, many, context)
