@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -13,16 +14,14 @@ from tests.workers import WorkerProcess
 @pytest.fixture
 def start_worker(transactional_db: None) -> Iterator[Callable[..., WorkerProcess]]:
     """Return a function that starts a real worker on the test's database; what still runs at the end is killed."""
-    started: list[WorkerProcess] = []
+    with ExitStack() as started:
 
-    def start(*arguments: str, **options: Any) -> WorkerProcess:
-        worker = WorkerProcess(*arguments, **options)
-        started.append(worker)
-        return worker
+        def start(*arguments: str, **options: Any) -> WorkerProcess:
+            worker = WorkerProcess(*arguments, **options)
+            started.callback(worker.kill)
+            return worker
 
-    yield start
-    for worker in started:
-        worker.kill()
+        yield start
 
 
 @pytest.fixture

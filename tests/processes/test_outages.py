@@ -33,10 +33,14 @@ def server(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> 
 def fleet(server: PrivateServer) -> Iterator[list[WorkerProcess]]:
     for model in (Effect, Attempt, Job, Worker):
         of(model).delete()
-    fleet = [WorkerProcess("--threads", "4", settings=SETTINGS, using=ALIAS) for _ in range(2)]
-    yield fleet
-    for worker in fleet:
-        worker.kill()
+    fleet: list[WorkerProcess] = []
+    try:
+        for _ in range(2):
+            fleet.append(WorkerProcess("--threads", "4", settings=SETTINGS, using=ALIAS))
+        yield fleet
+    finally:
+        for worker in fleet:
+            worker.kill()
 
 
 def of(model: Any) -> QuerySet[Any]:
