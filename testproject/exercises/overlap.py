@@ -28,8 +28,8 @@ def run(timeline: Timeline) -> None:
     try:
         with manage("runworker", "--queue", "exercise", "--threads", "16", "--with-scheduler"):
             wait_until_there(with_scheduler=True)
-            made = {rule: make_schedule(rule) for rule in RULES}
-            first = max(schedule.next_run_at for schedule in made.values() if schedule.next_run_at)
+            first = timezone.now().replace(microsecond=0) + timedelta(seconds=3)  # a moment from now
+            made = {rule: make_schedule(rule, first) for rule in RULES}
             last = first + timedelta(seconds=INTERVAL * (SLOTS - 1))
             wait_for(lambda: all(is_decided(schedule, last) for schedule in made.values()), "the slots to be decided")
             jobs_of = Job.objects.filter(queue_name="exercise", slot__lte=last)
@@ -40,9 +40,8 @@ def run(timeline: Timeline) -> None:
         clean_up()
 
 
-def make_schedule(rule: str) -> Schedule:
-    """Its slots begin a moment from now."""
-    begins = timezone.now().replace(microsecond=0) + timedelta(seconds=3)
+def make_schedule(rule: str, begins: datetime) -> Schedule:
+    """All have the same slots, also if a second ends while they are made."""
     options = ScheduleOptions(
         recurrence=Every(seconds=int(INTERVAL)),
         kwargs={"seconds": TAKES},

@@ -17,7 +17,7 @@ from django.core.management.base import CommandError
 from django.db import connection
 
 SCHEMA = "exercise"
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 
 
 class Timeline:
@@ -121,7 +121,7 @@ def wait_until_there(*, with_scheduler: bool = False) -> None:
 
 
 def wait_for(condition: Callable[[], Any], what: str) -> Any:
-    """Return the first true value of `condition`; fail after a minute."""
+    """Return the first true value of `condition`; fail after two minutes."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not (found := condition()):
         if time.monotonic() > deadline:

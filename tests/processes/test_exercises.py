@@ -18,7 +18,7 @@ StartWorker = Callable[..., WorkerProcess]
 def perform(start_worker: StartWorker, number: int) -> str:
     """Run one; return what it printed."""
     exercise = start_worker(str(number), command="exercise", ready=False)
-    assert exercise.wait(timeout=120) == 0, exercise.output
+    assert exercise.wait(timeout=400) == 0, exercise.output
     return exercise.output
 
 

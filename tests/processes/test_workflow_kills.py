@@ -43,7 +43,7 @@ class Fleet:
             self._workers = [self._start() if each.has_ended else each for each in self._workers]
             return condition()
 
-        wait_for(holds, timeout=120, what=what)
+        wait_for(holds, timeout=300, what=what)
 
 
 def count(status: str) -> int:
