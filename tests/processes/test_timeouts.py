@@ -109,7 +109,7 @@ def test_an_interruption_hits_no_end_no_commit_and_no_neighbour(start_worker: St
     innocent = tasks.effect.enqueue_many([{"name": str(number)} for number in range(300)])
     Job.objects.filter(pk__in=[job.pk for job in innocent]).update(run_after=near[0].run_after)
     worker = start_worker(environment={"TESTS_CONSTANTS": json.dumps(QUICK)})
-    wait_for(lambda: not unended(), what="all to end", timeout=120)
+    wait_for(lambda: not unended(), what="all to end", timeout=300)
     assert_all_threads_work(8, tmp_path)
     worker.send(signal.SIGTERM)
     assert worker.wait(timeout=20) == 0
