@@ -61,6 +61,11 @@ class CancelForm(forms.Form):
         widget=AdminTextInputWidget,
         help_text=_("Kept with the job. What runs is asked to end, and ends at its next safe point."),
     )
+    children = forms.BooleanField(
+        label=_("With their children"),
+        required=False,
+        help_text=_("Also the jobs that they started to wait for them, and so on."),
+    )
 
 
 class MoveForm(forms.Form):
@@ -120,10 +125,11 @@ def _retry_undo(using: str, ids: Sequence[int], entered: dict[str, Any], by: str
 
 def _cancel(using: str, ids: Sequence[int], entered: dict[str, Any], by: str) -> Done:
     reason = entered.get("reason") or f"cancelled by {by}"
-    done = lifecycle.cancel(using, ids, reason=reason)
+    done = lifecycle.cancel(using, ids, reason=reason, children=entered.get("children", False))
     announce_cancelled(using, done.cancelled)
-    counts = Counter(cancelled=len(done.cancelled), asked=len(done.asked))
-    return [*done.cancelled, *done.asked], _with_rest(counts, ids)
+    own, changed = set(ids), [*done.cancelled, *done.asked]
+    counts = Counter(cancelled=len(own.intersection(done.cancelled)), asked=len(own.intersection(done.asked)))
+    return changed, _with_rest(counts, ids) + Counter(children=len(set(changed) - own))
 
 
 def _move(using: str, ids: Sequence[int], entered: dict[str, Any], by: str) -> Done:
@@ -231,6 +237,9 @@ def _sentence(name: str, count: int) -> str:
         "cancelled": ngettext("%s job was cancelled.", "%s jobs were cancelled.", count),
         "asked": ngettext(
             "%s runs, and ends at its next safe point.", "%s run, and end at their next safe points.", count
+        ),
+        "children": ngettext(
+            "%s job that they had started ends with them.", "%s jobs that they had started end with them.", count
         ),
         "moved": ngettext("%s job was moved.", "%s jobs were moved.", count),
         "reprioritised": ngettext("%s job has the new priority.", "%s jobs have the new priority.", count),

@@ -14,7 +14,8 @@ from django.urls import reverse
 from django_reliable_jobs.admin import job_actions
 from django_reliable_jobs.engine import lifecycle
 from django_reliable_jobs.models import CancelRequest, Job
-from tests import tasks
+from django_reliable_jobs.testing import run_jobs
+from tests import step_tasks, tasks
 from tests.edges.test_admin import PAGES, page_of
 from tests.factories import DeadJobFactory
 from tests.states import a_dead_job, a_finished_job, a_running_job, status_of
@@ -137,6 +138,26 @@ class TestActs:
         assert (ready.status, ready.reason) == ("CANCELLED", "not needed")
         assert CancelRequest.objects.get().job_id == running.pk
         assert "It was asked to end (not needed)" in admin_client.get(page_of(running)).content.decode()
+
+    @pytest.mark.parametrize(
+        ("entered", "told", "statuses"),
+        [
+            ({}, "1 job was cancelled.", {"CANCELLED", "WAITING"}),
+            (
+                {"children": "on"},
+                "1 job was cancelled. 1 job that they had started ends with them.",
+                {"CANCELLED"},
+            ),
+        ],
+        ids=["alone", "with its children"],
+    )
+    def test_cancel_reaches_children_if_asked(
+        self, admin_client: Client, entered: dict[str, str], told: str, statuses: set[str]
+    ) -> None:
+        parent = step_tasks.has_one_child.enqueue("waits")
+        run_jobs()
+        assert act(admin_client, "cancel", parent, **entered) == [told]
+        assert set(Job.objects.values_list("status", flat=True)) == statuses
 
     def test_who_cancels_is_the_reason_if_none_is_given(self, admin_client: Client) -> None:
         job = tasks.nothing.enqueue()
