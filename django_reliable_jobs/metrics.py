@@ -31,7 +31,7 @@ try:
     from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
     from prometheus_client.registry import Collector
-except ImportError as error:  # pragma: no cover
+except ImportError as error:
     raise ImportError("django_reliable_jobs.metrics needs prometheus_client: install the extra `metrics`") from error
 
 if TYPE_CHECKING:

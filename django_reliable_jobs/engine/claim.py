@@ -154,9 +154,9 @@ picked AS MATERIALIZED (
 
 CLAIM = claim_from(ARMS.format("arm"), IS_OPEN_TO_ALL.format("arm"))
 
-# A loose index scan: one index descent per queue and priority that has a ready job, however many jobs it has.
-LOOK = f"""
-WITH RECURSIVE head AS (
+# Loose index scans, parts of WITH RECURSIVE: one index descent per queue and priority that has a ready job, however
+# many jobs it has, and one per queue that has a limited one.
+HEADS = f"""head AS (
     (SELECT job.queue_name, job.priority, job.id, job.run_after, job.losses
        FROM django_reliable_jobs_job job
       WHERE {IS_READY} ORDER BY job.queue_name, job.priority, job.run_after, job.id LIMIT 1)
@@ -166,13 +166,17 @@ WITH RECURSIVE head AS (
           FROM django_reliable_jobs_job job
          WHERE {IS_READY} AND (job.queue_name, job.priority) > (head.queue_name, head.priority)
          ORDER BY job.queue_name, job.priority, job.run_after, job.id LIMIT 1) later
-), limited AS (
+)"""
+LIMITED_QUEUES = f"""limited AS (
     (SELECT job.queue_name FROM django_reliable_jobs_job job WHERE {IS_LIMITED} ORDER BY job.queue_name LIMIT 1)
     UNION ALL
     SELECT later.* FROM limited CROSS JOIN LATERAL (
         SELECT job.queue_name FROM django_reliable_jobs_job job
          WHERE {IS_LIMITED} AND job.queue_name > limited.queue_name ORDER BY job.queue_name LIMIT 1) later
-)
+)"""
+
+LOOK = f"""
+WITH RECURSIVE {HEADS}, {LIMITED_QUEUES}
 SELECT queue_name, priority, id, run_after::text, extract(epoch FROM {NOW} - run_after)::float8, losses > 0,
        {IS_CAPPED.format("head")}
   FROM head WHERE {IS_OPEN.format("head")}

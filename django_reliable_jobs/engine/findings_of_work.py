@@ -9,7 +9,7 @@ from django_reliable_jobs import clock, registry
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import inspection
 from django_reliable_jobs.engine.alerts import Finding
-from django_reliable_jobs.engine.claim import IS_LIMITED, IS_OPEN, IS_READY, NOW
+from django_reliable_jobs.engine.claim import HEADS, IS_LIMITED, IS_OPEN, LIMITED_QUEUES, NOW
 from django_reliable_jobs.engine.inspection import IS_ALIVE, SERVES, as_local
 from django_reliable_jobs.engine.transaction import engine_cursor
 from django_reliable_jobs.models import Alert, Pulse
@@ -25,21 +25,7 @@ MOST_DEAD = 100_000
 # The oldest job of each queue that is not paused. A loose index scan finds it among the ready; of those with limits,
 # and of those that are due and that nobody has promoted, some are looked at.
 OLDEST = f"""
-WITH RECURSIVE head AS (
-    (SELECT job.queue_name, job.priority, job.run_after FROM django_reliable_jobs_job job
-      WHERE {IS_READY} ORDER BY job.queue_name, job.priority, job.run_after, job.id LIMIT 1)
-    UNION ALL
-    SELECT later.* FROM head CROSS JOIN LATERAL (
-        SELECT job.queue_name, job.priority, job.run_after FROM django_reliable_jobs_job job
-         WHERE {IS_READY} AND (job.queue_name, job.priority) > (head.queue_name, head.priority)
-         ORDER BY job.queue_name, job.priority, job.run_after, job.id LIMIT 1) later
-), limited AS (
-    (SELECT job.queue_name FROM django_reliable_jobs_job job WHERE {IS_LIMITED} ORDER BY job.queue_name LIMIT 1)
-    UNION ALL
-    SELECT later.* FROM limited CROSS JOIN LATERAL (
-        SELECT job.queue_name FROM django_reliable_jobs_job job
-         WHERE {IS_LIMITED} AND job.queue_name > limited.queue_name ORDER BY job.queue_name LIMIT 1) later
-), waiting AS (
+WITH RECURSIVE {HEADS}, {LIMITED_QUEUES}, waiting AS (
     SELECT queue_name, run_after FROM head
      UNION ALL
     SELECT limited.queue_name, looked_at.run_after FROM limited CROSS JOIN LATERAL (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_reliable_jobs.engine.claim import IS_LIMITED, IS_READY
+from django_reliable_jobs.engine.claim import HEADS, IS_LIMITED, IS_READY, LIMITED_QUEUES
 
 # All of them.
 READY = f"""ready AS (
@@ -14,21 +14,7 @@ READY = f"""ready AS (
 SCHEDULED = """SELECT queue_name, run_after, status FROM django_reliable_jobs_job WHERE status = 'SCHEDULED'"""
 # Of each queue so many, and of the scheduled those that are due first. The first of each queue and priority is found by
 # one descent.
-READY_AT_LEAST = f"""head AS (
-    (SELECT queue_name, priority, run_after FROM django_reliable_jobs_job job
-      WHERE {IS_READY} ORDER BY queue_name, priority, run_after, id LIMIT 1)
-     UNION ALL
-    SELECT later.* FROM head CROSS JOIN LATERAL (
-           SELECT job.queue_name, job.priority, job.run_after FROM django_reliable_jobs_job job
-            WHERE {IS_READY} AND (job.queue_name, job.priority) > (head.queue_name, head.priority)
-            ORDER BY job.queue_name, job.priority, job.run_after, job.id LIMIT 1) later
-), limited AS (
-    (SELECT queue_name FROM django_reliable_jobs_job job WHERE {IS_LIMITED} ORDER BY queue_name LIMIT 1)
-     UNION ALL
-    SELECT later.* FROM limited CROSS JOIN LATERAL (
-           SELECT job.queue_name FROM django_reliable_jobs_job job
-            WHERE {IS_LIMITED} AND job.queue_name > limited.queue_name ORDER BY job.queue_name LIMIT 1) later
-), ready AS (
+READY_AT_LEAST = f"""{HEADS}, {LIMITED_QUEUES}, ready AS (
     SELECT name, sum(jobs) AS jobs, min(due) AS due, bool_or(jobs > %(most)s) AS is_cut FROM (
         SELECT head.name, counted.jobs, head.due
           FROM (SELECT queue_name AS name, min(run_after) AS due FROM head GROUP BY queue_name) head

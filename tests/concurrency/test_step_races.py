@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import connection
 
 from django_reliable_jobs import step
 from django_reliable_jobs.context import StopFlag
@@ -20,6 +20,7 @@ from django_reliable_jobs.step_port import StepRecord
 from tests import step_tasks, tasks
 from tests.actors import on_stage
 from tests.claims import claim_one_as, let_lease_run_out, replace, row
+from tests.lost_answers import lose_the_answer_to_the_next_commit
 from tests.models import Effect
 from tests.step_tasks import leaves
 
@@ -110,17 +111,7 @@ def test_a_connection_that_was_lost_during_a_step_costs_no_second_call() -> None
 @pytest.fixture
 def answer_to_commit_is_lost(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let the next COMMIT happen, and break the connection before its answer."""
-    commit = connection._commit
-    lost = []
-
-    def committing() -> None:
-        commit()
-        if not lost:
-            lost.append(True)
-            connection.connection.close()
-            raise OperationalError("the answer was lost")
-
-    monkeypatch.setattr(connection, "_commit", committing)
+    lost = lose_the_answer_to_the_next_commit(monkeypatch)
     yield
     assert lost
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -150,3 +152,10 @@ class TestLabels:
         assert len(names) == metrics.MOST_QUEUES + 1
         assert worker._queues.name("q7") == "q7"
         assert worker._queues.name("q150") == "other"
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    monkeypatch.delitem(sys.modules, "django_reliable_jobs.metrics")
+    with pytest.raises(ImportError, match="install the extra `metrics`"):
+        importlib.import_module("django_reliable_jobs.metrics")

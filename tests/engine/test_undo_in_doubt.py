@@ -69,26 +69,27 @@ class TestAtomic:
         assert (orders.stock(), orders.money_of(order)) == (orders.STOCK, (1, 1))
 
 
+def cancelled_with_a_charge_in_doubt(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Job]:
+    """Return an order, and its job that was cancelled when the answer to its charge was lost."""
+    order = orders.place_order()
+    with monkeypatch.context() as patch:
+        patch.setattr(payments, "charge", charged_and_lost(payments.charge))
+        job = fulfil_order.enqueue(order.pk)
+        run_jobs()
+    lifecycle.cancel("default", [job.pk], reason="not needed")
+    return order, job
+
+
 class TestInDoubt:
     def test_a_charge_whose_answer_was_lost_is_refunded_when_the_order_is_cancelled(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        order = orders.place_order()
-        with monkeypatch.context() as patch:
-            patch.setattr(payments, "charge", charged_and_lost(payments.charge))
-            job = fulfil_order.enqueue(order.pk)
-            run_jobs()
-        lifecycle.cancel("default", [job.pk], reason="not needed")
+        order, job = cancelled_with_a_charge_in_doubt(monkeypatch)
         job = go_on_for_minutes(job)
         assert (job.status, job.compensation, orders.money_of(order)) == ("CANCELLED", "done", (1, 1))
 
     def test_while_the_provider_is_down_nothing_is_written_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        order = orders.place_order()
-        with monkeypatch.context() as patch:
-            patch.setattr(payments, "charge", charged_and_lost(payments.charge))
-            job = fulfil_order.enqueue(order.pk)
-            run_jobs()
-        lifecycle.cancel("default", [job.pk], reason="not needed")
+        order, job = cancelled_with_a_charge_in_doubt(monkeypatch)
         with monkeypatch.context() as patch:
             patch.setattr(payments, "charge", is_down)
             job = go_on_for_minutes(job)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection, transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
 from django_reliable_jobs import Fail, Retry, Snooze, current_job, sleep, step
@@ -21,6 +21,7 @@ from tests.claims import claim_one_as, end, row
 from tests.concurrency.test_step_races import run as run_claimed
 from tests.concurrency.test_step_races import terminate
 from tests.engine.test_undo import breaks, effects, go_on, leaves_by_hand, run
+from tests.lost_answers import lose_the_answer_to_the_next_commit
 from tests.recorded import run_jobs
 from tests.step_tasks import make, unmake
 
@@ -60,16 +61,7 @@ def fail() -> None:
 class TestCommitted:
     def test_an_undo_whose_commit_was_not_answered_is_not_done_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         job = about_to_undo(makes_one_atomically)
-        commit, lost = connection._commit, list[bool]()
-
-        def committing() -> None:
-            commit()
-            if not lost:
-                lost.append(True)
-                connection.connection.close()
-                raise OperationalError("the answer was lost")
-
-        monkeypatch.setattr(connection, "_commit", committing)
+        lost = lose_the_answer_to_the_next_commit(monkeypatch)
         run_claimed(job)
         assert lost
         assert effects() == ["make a", "unmake a"]

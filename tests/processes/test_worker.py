@@ -120,6 +120,18 @@ def test_what_comes_together_to_an_idle_worker_starts_in_order(start_worker: Sta
     assert started == [f"{number} {priority}" for number in range(10) for priority in (9, 5, 0, 0)]
 
 
+def test_an_idle_worker_that_serves_queues_in_order_starts_with_the_first(start_worker: StartWorker) -> None:
+    start_worker("--threads", "1", "--queue", "first", "--queue", "second", settings={"POLL_SECONDS": 60})
+    for number in range(10):
+        tasks.effect.using(queue_name="second").enqueue(f"before {number}").wait(timeout=30)
+        with transaction.atomic():
+            jobs = [tasks.effect.using(queue_name=name).enqueue(f"{number} {name}") for name in ("first", "second")]
+        for job in jobs:
+            job.wait(timeout=30)
+    started = [name for name in names_in_order() if not name.startswith("before")]
+    assert started == [f"{number} {name}" for number in range(10) for name in ("first", "second")]
+
+
 def test_a_due_moment_wakes_the_worker_without_a_poll(start_worker: StartWorker) -> None:
     start_worker(settings={"POLL_SECONDS": 60})
     wait_for(lambda: Worker.objects.filter(is_idle=True).exists(), what="the worker to be idle")
