@@ -17,6 +17,7 @@ import psycopg
 from django.db import connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
+from psycopg import errors
 from psycopg.pq import TransactionStatus
 
 from django_reliable_jobs.conf import settings
@@ -37,6 +38,8 @@ _is_direct: WeakKeyDictionary[psycopg.Connection, bool] = WeakKeyDictionary()
 _executed: WeakKeyDictionary[psycopg.Connection, int] = WeakKeyDictionary()
 _thread = local()  # .keeps_sessions: it runs many statements on each of its connections
 OFTEN = 5  # statements on a session: from then on it is worth a look
+# What was prepared is gone (DISCARD ALL, DEALLOCATE ALL), or a column that it returns has another type by now.
+_STALE = (errors.InvalidSqlStatementName, errors.FeatureNotSupported)
 
 READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
@@ -81,11 +84,19 @@ def short_transaction(
                 "lock_timeout": lock_timeout,
                 "statement_timeout": statement_timeout,
             }
-            cursor.execute(
-                READ_COMMITTED
-                + "".join(f"; SET LOCAL {name} = {int(each * 1000)}" for name, each in timeouts.items() if each)
-            )
+            local_ones = [f"SET LOCAL {name} = {int(each * 1000)}" for name, each in timeouts.items() if each]
+            _execute_all(cursor, [READ_COMMITTED, *local_ones])
         yield cursor
+
+
+def _execute_all(cursor: CursorWrapper, statements: list[str]) -> None:
+    for each in statements if _is_in_pipeline(cursor.db) else ["; ".join(statements)]:
+        cursor.execute(each)
+
+
+def _is_in_pipeline(connection: BaseDatabaseWrapper) -> bool:
+    """Return whether the caller has opened a pipeline, where a message takes one statement only."""
+    return bool(connection.connection.pgconn.pipeline_status)
 
 
 def engine_cursor(using: str) -> CursorWrapper:
@@ -112,7 +123,8 @@ def sending_ahead(using: str) -> Iterator[None]:
     """
     connection = connections[using]
     if psycopg.Pipeline.is_supported() and _can_prepare(connection, at_once=True):
-        with connection.wrap_database_errors, connection.connection.pipeline():
+        session = connection.connection
+        with connection.wrap_database_errors, _told_if_stale(session), session.pipeline():
             yield
     else:
         yield
@@ -140,11 +152,15 @@ def own(using: str) -> None:
 
 
 def _can_prepare(connection: BaseDatabaseWrapper, *, at_once: bool = False) -> bool:
+    # Logs show the values, which prepared ones travel without. Whoever puts a method of his own in the place of the
+    # connection's `cursor` watches what is executed, or forbids it.
+    if connection.queries_logged or getattr(connection.cursor, "__func__", None) is not type(connection).cursor:
+        return False
     session = connection.connection
     is_direct = _is_direct.get(session)
     if is_direct is None and (at_once or _is_used_often(session)):
         is_direct = _ask(connection)
-    return bool(is_direct) and not connection.queries_logged  # logs show the values, which prepared ones travel without
+    return bool(is_direct)
 
 
 def _is_used_often(session: psycopg.Connection) -> bool:
@@ -154,13 +170,30 @@ def _is_used_often(session: psycopg.Connection) -> bool:
 
 def _ask(connection: BaseDatabaseWrapper) -> bool:
     session, row = connection.connection, None
-    if settings.PREPARE == "auto":
+    if settings.PREPARE == "auto" and not _is_reset(connection):
         # Not through Django: it is no statement of the project's, whose tests count them.
         with connection.wrap_database_errors, psycopg.ClientCursor(session) as cursor:
             cursor.execute("SELECT pg_backend_pid(), current_setting('default_transaction_isolation')")
             row = cursor.fetchone()
     _is_direct[session] = is_direct = row == (session.info.backend_pid, "read committed")
     return is_direct
+
+
+def _is_reset(connection: BaseDatabaseWrapper) -> bool:
+    """Return whether a pool in this process resets a session between its users: with DISCARD ALL, as a rule."""
+    pool = connection.settings_dict["OPTIONS"].get("pool")
+    return isinstance(pool, dict) and "reset" in pool
+
+
+@contextmanager
+def _told_if_stale(session: psycopg.Connection) -> Iterator[None]:
+    """Prepare nothing more on a session if what was prepared on it has gone stale, and tell what to do about it."""
+    try:
+        yield
+    except _STALE as error:
+        _is_direct[session] = False
+        error.add_note("If sessions of this project are often reset (DISCARD ALL), set PREPARE to 'off'.")
+        raise
 
 
 def is_pooled(using: str) -> bool:
@@ -186,18 +219,27 @@ class _Preparing(psycopg.Cursor[Any]):
 
     def execute(self, query: Any, params: Any = None, **_: Any) -> Any:
         self._django.validate_no_broken_transaction()
-        before = self.connection.prepare_threshold
-        self.connection.prepare_threshold = 0
-        try:
-            with self._django.wrap_database_errors:
-                super().execute(query, params, prepare=True)
-        finally:
-            self.connection.prepare_threshold = before
+        with self._django.wrap_database_errors:
+            try:
+                with _told_if_stale(self.connection):
+                    self._execute_prepared(query, params)
+            except _STALE:
+                if _is_in_transaction(self._django):
+                    raise  # it is broken
+                super().execute(query, params, prepare=False)
         wire = self.connection.pgconn
         if wire.pipeline_status:  # the server is to answer when it is done, not when it is asked for the answer
             wire.send_flush_request()
             wire.flush()
         return self
+
+    def _execute_prepared(self, query: Any, params: Any) -> None:
+        before = self.connection.prepare_threshold
+        self.connection.prepare_threshold = 0
+        try:
+            super().execute(query, params, prepare=True)
+        finally:
+            self.connection.prepare_threshold = before
 
 
 def _is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
@@ -214,7 +256,8 @@ class _OneByOne(CursorWrapper):
     """
 
     def execute(self, sql: Any, params: Any = None) -> None:
-        if self.db.settings_dict["OPTIONS"].get("server_side_binding"):  # one statement a message
+        # Parameters that the server binds go with one statement a message.
+        if self.db.settings_dict["OPTIONS"].get("server_side_binding") or _is_in_pipeline(self.db):
             with transaction.atomic(using=self.db.alias):
                 self.cursor.execute(READ_COMMITTED)
                 self.cursor.execute(sql, params)
