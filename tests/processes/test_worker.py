@@ -196,18 +196,22 @@ def test_a_hot_unique_key_does_not_starve_its_job(start_worker: StartWorker) -> 
         while not stop.is_set():
             with transaction.atomic():
                 tasks.unique.enqueue("hot")
+                stop.wait(0.05)  # so that the next one waits for the lock before it is free
         connection.close()
 
     callers = [threading.Thread(target=enqueue_without_a_pause) for _ in range(4)]
     for caller in callers:
         caller.start()
     try:
-        start_worker()
+        worker = start_worker().row
         wait_for(lambda: Effect.objects.filter(job_id=job.pk).exists(), what="the hot job")
     finally:
         stop.set()
         for caller in callers:
             caller.join()
+    job.refresh_from_db()
+    assert worker
+    assert job.started_at - worker.started_at < timedelta(seconds=10), "under one on a machine at rest"
 
 
 def test_a_long_job_holds_up_no_short_ones(start_worker: StartWorker) -> None:
