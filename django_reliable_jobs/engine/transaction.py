@@ -6,7 +6,7 @@ the engine's own from end to end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import local
@@ -20,6 +20,7 @@ from django.db.backends.utils import CursorWrapper
 from psycopg.pq import TransactionStatus
 
 from django_reliable_jobs.conf import settings
+from django_reliable_jobs.engine.preparing import PreparingCursor
 from django_reliable_jobs.engine.requirements import require
 from django_reliable_jobs.models import Job
 
@@ -88,18 +89,21 @@ def short_transaction(
         yield cursor
 
 
-def engine_cursor(using: str) -> CursorWrapper:
+def engine_cursor(using: str, *, about_to_wait: Callable[[], None] | None = None) -> CursorWrapper:
     """Open a cursor each of whose statements is a READ COMMITTED transaction of its own, or a part of the caller's.
 
     It is to be closed, as a context manager. Statements are prepared where a session is used often and no transaction
-    pooler hands it on: to plan them takes longer than to run them.
+    pooler hands it on: to plan them takes longer than to run them. `about_to_wait` is called once for each statement,
+    when it is on its way to the server; where statements are not prepared, at once. It must not use the connection.
     """
     connection = connections[using]
     require(connection)
     connection.ensure_connection()
     if _can_prepare(connection):
-        preparing = cast(CursorWrapper, _Preparing(connection))
+        preparing = cast(CursorWrapper, PreparingCursor(connection, about_to_wait))
         return connection.make_cursor(preparing) if connection.execute_wrappers else preparing
+    if about_to_wait is not None:
+        about_to_wait()
     cursor = connection.cursor()
     return cursor if _is_in_transaction(connection) else _OneByOne(cursor, connection)
 
@@ -172,32 +176,6 @@ def is_pooled(using: str) -> bool:
         cursor.execute("SELECT pg_backend_pid()")
         server_pid = cursor.fetchone()[0]
     return bool(connections[using].connection.info.backend_pid != server_pid)
-
-
-class _Preparing(psycopg.Cursor[Any]):
-    """Prepares each statement at its first execution, whatever else is done on the connection.
-
-    Does what Django's cursor does besides: that takes longer than all of an INSERT's checks.
-    """
-
-    def __init__(self, connection: BaseDatabaseWrapper) -> None:
-        super().__init__(connection.connection)
-        self._django = connection
-
-    def execute(self, query: Any, params: Any = None, **_: Any) -> Any:
-        self._django.validate_no_broken_transaction()
-        before = self.connection.prepare_threshold
-        self.connection.prepare_threshold = 0
-        try:
-            with self._django.wrap_database_errors:
-                super().execute(query, params, prepare=True)
-        finally:
-            self.connection.prepare_threshold = before
-        wire = self.connection.pgconn
-        if wire.pipeline_status:  # the server is to answer when it is done, not when it is asked for the answer
-            wire.send_flush_request()
-            wire.flush()
-        return self
 
 
 def _is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
