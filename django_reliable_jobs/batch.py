@@ -62,7 +62,7 @@ class Batch:
         batch.id = batch_id
         return batch
 
-    def enqueue(self, task: Task[..., Any] | Placement[..., Any], *args: Any, **kwargs: Any) -> Job:
+    def enqueue(self, task: Task[..., Any] | Placement[..., Any], /, *args: Any, **kwargs: Any) -> Job:
         """Enqueue a job as one of this batch, in the caller's transaction."""
         from django.db import transaction
 

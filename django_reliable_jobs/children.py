@@ -44,7 +44,7 @@ class Children:
             raise ChildFailed([deleted(missing)])
 
 
-def start_child(task: Task[..., Any] | Placement[..., Any], *args: Any, **kwargs: Any) -> Child:
+def start_child(task: Task[..., Any] | Placement[..., Any], /, *args: Any, **kwargs: Any) -> Child:
     """Enqueue a job of its own once in this run of the job, and return it: the same in every replay.
 
     It is enqueued in the transaction that keeps this. `task.using(...)` chooses its queue, priority or moment.

@@ -128,7 +128,7 @@ class JobContext:
         """Do what `load_checkpoint` does, from a coroutine."""
         return await _in_thread(self.load_checkpoint, name, default)
 
-    async def afenced(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    async def afenced(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a plain function inside `fenced()`, from a coroutine, and return what it returns.
 
         Django's transactions belong to one thread, so what is to commit together is written by one plain function; it

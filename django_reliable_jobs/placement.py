@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from django_reliable_jobs import declaration, signals
@@ -63,13 +64,13 @@ class Placement(Generic[P, R]):
             _check_database(self.task.name, choices["database"])
         return replace(self, **{name: value for name, value in choices.items() if value is not None})  # type: ignore[arg-type]
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """See `Task.enqueue`."""
         job = self.insert(*args, **kwargs)
         tell([job])
         return job
 
-    def insert(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+    def insert(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Enqueue, but leave it to the caller to `tell` the listeners of it."""
         from django_reliable_jobs.engine import enqueue
 
@@ -78,11 +79,11 @@ class Placement(Generic[P, R]):
         self._announce([job])
         return job
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """See `Task.aenqueue`."""
         from asgiref.sync import sync_to_async
 
-        return await sync_to_async(self.enqueue)(*args, **kwargs)
+        return await sync_to_async(partial(self.enqueue, *args, **kwargs))()
 
     def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Job]:
         """See `Task.enqueue_many`."""
@@ -111,7 +112,7 @@ class Placement(Generic[P, R]):
 def _check_database(task: str, alias: Any) -> None:
     from django.db import connections
 
-    if alias not in connections.settings:
+    if not isinstance(alias, str) or alias not in connections.settings:
         known = ", ".join(map(repr, connections.settings))
         raise InvalidArguments(f"{task}: database must be one of {known}, not {alias!r}")
     if (vendor := connections[alias].vendor) != "postgresql":

@@ -66,7 +66,7 @@ class Task(Generic[P, R]):
         object.__setattr__(self, "__wrapped__", self.function)
         object.__setattr__(self, "is_async", inspect.iscoroutinefunction(self.function))
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function itself: no job, no context."""
         return self.function(*args, **kwargs)
 
@@ -91,7 +91,7 @@ class Task(Generic[P, R]):
         """
         return Placement(task=self).using(**choices)
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Make a job of this call, in the caller's transaction: it exists if and only if the caller commits.
 
         Returns the job; `job.created` is False when `unique` found a live one. Raises InvalidArguments for what a job
@@ -100,7 +100,7 @@ class Task(Generic[P, R]):
         """
         return self._placement.enqueue(*args, **kwargs)
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Do what `enqueue` does, from a coroutine."""
         return await self._placement.aenqueue(*args, **kwargs)
 

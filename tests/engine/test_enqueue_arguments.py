@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from datetime import date
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 from django.test import override_settings
 
-from django_reliable_jobs import task
+from django_reliable_jobs import Batch, start_child, task, wait_for
 from django_reliable_jobs.exceptions import InvalidArguments
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.testing import run_jobs
@@ -103,6 +104,32 @@ def positional_only(order_id: int, /, kind: str) -> list[Any]:
 @task()
 def keyword_only(*, order_id: int) -> int:
     return order_id
+
+
+@task()
+def with_awkward_names(self: int, args: int, kwargs: int, task: int) -> list[int]:
+    return [self, args, kwargs, task]
+
+
+@task()
+def with_an_awkward_child() -> Any:
+    return wait_for(start_child(with_awkward_names, **AWKWARD))
+
+
+AWKWARD = {"self": 1, "args": 2, "kwargs": 3, "task": 4}
+
+
+@pytest.mark.django_db
+def test_an_argument_may_have_any_name() -> None:
+    with_awkward_names.enqueue(**AWKWARD)
+    async_to_sync(partial(with_awkward_names.aenqueue, **AWKWARD))()
+    with_awkward_names.using(priority=1).enqueue(**AWKWARD)
+    with Batch() as batch:
+        batch.enqueue(with_awkward_names, **AWKWARD)
+    with_an_awkward_child.enqueue()
+    run_jobs()
+    assert [job.result for job in Job.objects.all()] == [[1, 2, 3, 4]] * 6
+    assert with_awkward_names(**AWKWARD) == [1, 2, 3, 4]
 
 
 @pytest.mark.django_db

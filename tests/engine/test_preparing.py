@@ -8,7 +8,8 @@ from threading import local
 import pytest
 from django.db import DataError, connection, transaction
 
-from django_reliable_jobs.engine.transaction import engine_cursor, keep_sessions
+from django_reliable_jobs.engine.preparing import keep_sessions
+from django_reliable_jobs.engine.transaction import engine_cursor
 from tests.actors import on_stage, somebody_waits_for_a_lock, wait_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -19,7 +20,7 @@ KEY = 7_305
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Sessions are kept, as in a worker, so that what is executed is prepared."""
-    monkeypatch.setattr("django_reliable_jobs.engine.transaction._thread", local())
+    monkeypatch.setattr("django_reliable_jobs.engine.preparing._thread", local())
     keep_sessions()
     connection.close()
     yield

@@ -35,7 +35,7 @@ REFUSED_CHOICES = [
         [datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)],
         "between the years 1970 and 9000",
     ),
-    ("database", ["nowhere", 1, ""], "database must be one of 'default'"),
+    ("database", ["nowhere", 1, "", ["default"]], "database must be one of 'default'"),
     ("queue", ["x", None], "using() has no choice 'queue': the choices are queue_name, priority, run_after"),
 ]
 
