@@ -11,13 +11,16 @@ from django_reliable_jobs.engine.lifecycle import SUCCEED, Ending, succeed_param
 from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.models import Job
 
-# The finished rows are RUNNING, the claimed ones READY: the two halves never meet.
+# The finished rows are RUNNING, the claimed ones READY: the two halves never meet. What was written is nearly always
+# all, so that only what was not is named.
 EXCHANGE = f"""
 WITH {SUCCEED}, {CLAIM}
 SELECT position, {", ".join(ClaimedJob._fields)} FROM taken
        AS taken(position, {", ".join(ClaimedJob._fields)})
  UNION ALL
-SELECT NULL, id, {", ".join(["NULL"] * (len(ClaimedJob._fields) - 1))} FROM succeeded
+SELECT NULL, unwritten.id, {", ".join(["NULL"] * (len(ClaimedJob._fields) - 1))}
+  FROM unnest(%(ids)s::bigint[]) unwritten(id)
+ WHERE unwritten.id NOT IN (SELECT id FROM succeeded)
 """
 
 
@@ -35,7 +38,7 @@ def exchange(
     """Record successes and claim at most `limit` jobs; return the ids written, and the claimed in the order to start
     them.
 
-    `about_to_wait` is called when nothing is left to do but to wait for the answer.
+    `about_to_wait` is called when nothing is left to do but to wait for the answer; it must not use the connection.
 
     `free` is how many can start at once: what must not start twice is claimed for those only. `alone`: nothing else is
     in hand, so that a job that lost its worker before may be claimed.
@@ -46,11 +49,11 @@ def exchange(
     batches = {each.job_id: each.batch_id for each in successes if each.batch_id is not None}
     # One statement is a transaction; the end of a batch takes more of them.
     with short_transaction(using) if batches else nullcontext():
-        with engine_cursor(using) as cursor:
-            about_to_wait()
+        with engine_cursor(using, about_to_wait=about_to_wait) as cursor:
             cursor.execute(EXCHANGE, parameters)
             rows = cursor.fetchall()
-        written = {row[1] for row in rows if row[0] is None}
+        written = {each.job_id for each in successes}
+        written.difference_update([row[1] for row in rows if row[0] is None])
         claimed = [ClaimedJob._make(row[1:]) for row in sorted([row for row in rows if row[0] is not None])]
         if batches:
             # The end of what is claimed here comes after this COMMIT: until then its batch has not ended, and then

@@ -153,10 +153,11 @@ SELECT job.token, job.status FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[]
 
 def succeed_parameters(endings: Sequence[Ending]) -> dict[str, Any]:
     """Return what SUCCEED is executed with."""
+    results = [each.outcome.result for each in endings]
     return {
         "ids": arrays.integers([each.job_id for each in endings]),
         "tokens": arrays.integers([each.token for each in endings]),
-        "results": [each.outcome.result for each in endings],
+        "results": results if any(results) else None,  # unnest fills it up
         "started_ago": arrays.seconds([each.started_ago for each in endings]),
         "ended_ago": arrays.seconds([each.ended_ago for each in endings]),
     }

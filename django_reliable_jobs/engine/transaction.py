@@ -6,21 +6,25 @@ the engine's own from end to end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from threading import local
 from typing import Any, cast
-from weakref import WeakKeyDictionary
 
 import psycopg
 from django.db import connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
-from psycopg import errors
-from psycopg.pq import TransactionStatus
 
 from django_reliable_jobs.conf import settings
+from django_reliable_jobs.engine.preparing import (
+    PreparingCursor,
+    can_prepare,
+    decide,
+    is_decided,
+    is_in_transaction,
+    told_if_stale,
+)
 from django_reliable_jobs.engine.requirements import require
 from django_reliable_jobs.models import Job
 
@@ -31,15 +35,6 @@ LIMIT_IDLE = """set_config('idle_in_transaction_session_timeout', ceil(1000 * le
     extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval), 0),
     %(lease)s::float8)))::text,
     true)"""
-
-# Whether what is executed on a session is prepared: no pooler, and READ COMMITTED by default. Until that is known, how
-# many statements there were.
-_is_direct: WeakKeyDictionary[psycopg.Connection, bool] = WeakKeyDictionary()
-_executed: WeakKeyDictionary[psycopg.Connection, int] = WeakKeyDictionary()
-_thread = local()  # .keeps_sessions: it runs many statements on each of its connections
-OFTEN = 5  # statements on a session: from then on it is worth a look
-# What was prepared is gone (DISCARD ALL, DEALLOCATE ALL), or a column that it returns has another type by now.
-_STALE = (errors.InvalidSqlStatementName, errors.FeatureNotSupported)
 
 READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
@@ -58,7 +53,7 @@ def is_in_transaction_by_hand(using: str) -> bool:
     connection = connections[using]
     if connection.connection is None or connection.in_atomic_block:
         return False
-    return not connection.get_autocommit() or _is_in_transaction(connection)
+    return not connection.get_autocommit() or is_in_transaction(connection)
 
 
 def default_database() -> str:
@@ -99,20 +94,23 @@ def _is_in_pipeline(connection: BaseDatabaseWrapper) -> bool:
     return bool(connection.connection.pgconn.pipeline_status)
 
 
-def engine_cursor(using: str) -> CursorWrapper:
+def engine_cursor(using: str, *, about_to_wait: Callable[[], None] | None = None) -> CursorWrapper:
     """Open a cursor each of whose statements is a READ COMMITTED transaction of its own, or a part of the caller's.
 
     It is to be closed, as a context manager. Statements are prepared where a session is used often and no transaction
-    pooler hands it on: to plan them takes longer than to run them.
+    pooler hands it on. `about_to_wait` is called once for each of them, when it is on its way to the server; where they
+    are not prepared, at once. It must not use the connection.
     """
     connection = connections[using]
     require(connection)
     connection.ensure_connection()
-    if _can_prepare(connection):
-        preparing = cast(CursorWrapper, _Preparing(connection))
+    if can_prepare(connection):
+        preparing = cast(CursorWrapper, PreparingCursor(connection, about_to_wait))
         return connection.make_cursor(preparing) if connection.execute_wrappers else preparing
+    if about_to_wait is not None:
+        about_to_wait()
     cursor = connection.cursor()
-    return cursor if _is_in_transaction(connection) else _OneByOne(cursor, connection)
+    return cursor if is_in_transaction(connection) else _OneByOne(cursor, connection)
 
 
 @contextmanager
@@ -122,17 +120,12 @@ def sending_ahead(using: str) -> Iterator[None]:
     So PostgreSQL works on one statement while the next is made. Where a session can't be prepared on, nothing changes.
     """
     connection = connections[using]
-    if psycopg.Pipeline.is_supported() and _can_prepare(connection, at_once=True):
+    if psycopg.Pipeline.is_supported() and can_prepare(connection, at_once=True):
         session = connection.connection
-        with connection.wrap_database_errors, _told_if_stale(session), session.pipeline():
+        with connection.wrap_database_errors, told_if_stale(session), session.pipeline():
             yield
     else:
         yield
-
-
-def keep_sessions() -> None:
-    """Let `engine_cursor` take each session of this thread for one that is used often, from its first statement on."""
-    _thread.keeps_sessions = True
 
 
 def own(using: str) -> None:
@@ -144,56 +137,12 @@ def own(using: str) -> None:
     connection = connections[using]
     connection.ensure_connection()
     session = connection.connection
-    if session not in _is_direct:
-        _is_direct[session] = is_direct = settings.PREPARE == "auto" and not is_pooled(using)
+    if not is_decided(session):
+        is_direct = settings.PREPARE == "auto" and not is_pooled(using)
+        decide(session, is_direct=is_direct)
         if is_direct:
             with connection.cursor() as cursor:
                 cursor.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")
-
-
-def _can_prepare(connection: BaseDatabaseWrapper, *, at_once: bool = False) -> bool:
-    # Logs show the values, which prepared ones travel without. Whoever puts a method of his own in the place of the
-    # connection's `cursor` watches what is executed, or forbids it.
-    if connection.queries_logged or getattr(connection.cursor, "__func__", None) is not type(connection).cursor:
-        return False
-    session = connection.connection
-    is_direct = _is_direct.get(session)
-    if is_direct is None and (at_once or _is_used_often(session)):
-        is_direct = _ask(connection)
-    return bool(is_direct)
-
-
-def _is_used_often(session: psycopg.Connection) -> bool:
-    _executed[session] = count = _executed.get(session, 0) + 1
-    return count > OFTEN or getattr(_thread, "keeps_sessions", False)
-
-
-def _ask(connection: BaseDatabaseWrapper) -> bool:
-    session, row = connection.connection, None
-    if settings.PREPARE == "auto" and not _is_reset(connection):
-        # Not through Django: it is no statement of the project's, whose tests count them.
-        with connection.wrap_database_errors, psycopg.ClientCursor(session) as cursor:
-            cursor.execute("SELECT pg_backend_pid(), current_setting('default_transaction_isolation')")
-            row = cursor.fetchone()
-    _is_direct[session] = is_direct = row == (session.info.backend_pid, "read committed")
-    return is_direct
-
-
-def _is_reset(connection: BaseDatabaseWrapper) -> bool:
-    """Return whether a pool in this process resets a session between its users: with DISCARD ALL, as a rule."""
-    pool = connection.settings_dict["OPTIONS"].get("pool")
-    return isinstance(pool, dict) and "reset" in pool
-
-
-@contextmanager
-def _told_if_stale(session: psycopg.Connection) -> Iterator[None]:
-    """Prepare nothing more on a session if what was prepared on it has gone stale, and tell what to do about it."""
-    try:
-        yield
-    except _STALE as error:
-        _is_direct[session] = False
-        error.add_note("If sessions of this project are often reset (DISCARD ALL), set PREPARE to 'off'.")
-        raise
 
 
 def is_pooled(using: str) -> bool:
@@ -205,48 +154,6 @@ def is_pooled(using: str) -> bool:
         cursor.execute("SELECT pg_backend_pid()")
         server_pid = cursor.fetchone()[0]
     return bool(connections[using].connection.info.backend_pid != server_pid)
-
-
-class _Preparing(psycopg.Cursor[Any]):
-    """Prepares each statement at its first execution, whatever else is done on the connection.
-
-    Does what Django's cursor does besides: that takes longer than all of an INSERT's checks.
-    """
-
-    def __init__(self, connection: BaseDatabaseWrapper) -> None:
-        super().__init__(connection.connection)
-        self._django = connection
-
-    def execute(self, query: Any, params: Any = None, **_: Any) -> Any:
-        self._django.validate_no_broken_transaction()
-        with self._django.wrap_database_errors:
-            try:
-                with _told_if_stale(self.connection):
-                    self._execute_prepared(query, params)
-            except _STALE:
-                if _is_in_transaction(self._django):
-                    raise  # it is broken
-                super().execute(query, params, prepare=False)
-        wire = self.connection.pgconn
-        if wire.pipeline_status:  # the server is to answer when it is done, not when it is asked for the answer
-            wire.send_flush_request()
-            wire.flush()
-        return self
-
-    def _execute_prepared(self, query: Any, params: Any) -> None:
-        before = self.connection.prepare_threshold
-        self.connection.prepare_threshold = 0
-        try:
-            super().execute(query, params, prepare=True)
-        finally:
-            self.connection.prepare_threshold = before
-
-
-def _is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
-    if connection.in_atomic_block or not connection.get_autocommit():
-        return True
-    is_idle: bool = connection.connection.pgconn.transaction_status == TransactionStatus.IDLE
-    return not is_idle  # after a BEGIN that was executed, of which Django knows nothing
 
 
 class _OneByOne(CursorWrapper):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
@@ -34,13 +35,17 @@ class Inbox(Generic[T]):
         self._is_urgent = True
         self._bell.put(None)
 
-    def take(self, *, timeout: float, enough: int = 1) -> list[T]:
-        """Return what there is, after a wait of at most `timeout` seconds for `enough` messages or an urgent one."""
+    def take(self, *, timeout: float, enough: int = 1, about_to_wait: Callable[[], None] = lambda: None) -> list[T]:
+        """Return what there is, after a wait of at most `timeout` seconds for `enough` messages or an urgent one.
+
+        `about_to_wait` is called first if there is something to wait for.
+        """
         self._enough = enough
         try:
             while not self._bell.empty():  # rung for what was taken before
                 self._bell.get_nowait()
             if timeout > 0 and len(self._items) < enough and not self._is_urgent:
+                about_to_wait()
                 self._bell.get(timeout=timeout)
         except Empty:
             pass

@@ -19,7 +19,7 @@ from django_reliable_jobs.processes.suspicion import Suspicion
 if TYPE_CHECKING:
     from django_reliable_jobs.processes.worker import Worker
 
-MOST_IN_HAND = 1000
+MOST_IN_HAND = 2000
 AHEAD_SECONDS = 0.04  # of work are held, or one job for each thread; half of it is claimed at once
 EXCHANGES_AHEAD = 4  # so long, if the database is far away: else claims shrink until the threads starve
 LONGEST_EXCHANGE = 0.25  # seconds that count; what waits for a lock says nothing of the way
@@ -47,6 +47,7 @@ class Intake:
         self._next_due: float | None = None  # seconds after the last look
         self._looked_at = self._look_at = 0.0
         self._is_fresh = False  # nothing was claimed since the last look
+        self._arrived: list[ClaimedJob] = []  # claimed, and to be started when the next exchange is on its way
         self._line: Arm | None = None  # behind the last job that was claimed
         self.notified: str | None = None  # a queue in which a job is ready; written by the listener
         self._pause = FIRST_PAUSE
@@ -54,6 +55,11 @@ class Intake:
         self._orphans_until = self._orphans_sought_at = 0.0
         self._exchange_seconds = 0.0
         self.speed = Speed()
+
+    @property
+    def in_hand(self) -> int:
+        """How many jobs have a thread, wait for one or have just arrived."""
+        return self._worker.recorder.in_hand + len(self._arrived)
 
     @property
     def target(self) -> int:
@@ -72,11 +78,17 @@ class Intake:
         self._is_held_back = self._suspicion.holds_back([*self._heads, *self._limited.suspects], worker.recorder)
         if self._is_held_back:
             return 0
-        return min(target - worker.recorder.in_hand, max(worker.threads, target // 2))
+        return min(target - self.in_hand, max(worker.threads, target // 2))
 
     def exchange(self, wanted: int) -> bool:
-        """Record what succeeded and claim up to `wanted` jobs, in one round trip; return whether there was either."""
-        if wanted > 0 and time.monotonic() >= self._look_at:
+        """Record what succeeded and claim up to `wanted` jobs, in one round trip; return whether there was either.
+
+        What it claims may have to wait until the next is on its way, or for `hand_out`.
+        """
+        is_to_look = wanted > 0 and time.monotonic() >= self._look_at
+        if is_to_look or self._limited.waits:
+            self.hand_out()
+        if is_to_look:
             if self._claim_next():
                 return True
             self._look()
@@ -90,6 +102,18 @@ class Intake:
         self._exchange(arms, seats, wanted)
         return True
 
+    def take_in(self) -> None:
+        """Do what the last exchange left to do: start what it claimed, forget what it wrote."""
+        self._worker.recorder.forget_written()
+        arrived, self._arrived = self._arrived, []
+        if arrived:
+            self._start(arrived)
+
+    def hand_out(self) -> None:
+        """Give the threads all that there is to do, before a wait."""
+        self.take_in()
+        self._worker.pool.hand_out()
+
     def _claim_next(self) -> bool:
         """Claim the job of a notification that wakes an idle worker, if it stands in the line of the last one.
 
@@ -97,7 +121,7 @@ class Intake:
         """
         name, self.notified = self.notified, None
         line, worker = self._line, self._worker
-        if self._idle_since is None or worker.recorder.in_hand or worker.queues.has_order:
+        if self._idle_since is None or self.in_hand or worker.queues.has_order:
             return False
         if line is None or line.queue_name != name:
             return False
@@ -151,6 +175,7 @@ class Intake:
     def forget(self) -> None:
         """Start from nothing: the connection or the identity was lost. Claims of ours may have committed unseen."""
         self._heads, self._look_at, self._idle_since = [], 0.0, None
+        self._arrived.clear()
         self._limited.forget()
         self.expect_orphans()
 
@@ -160,7 +185,6 @@ class Intake:
 
     def _look(self) -> None:
         using = self._worker.using
-        self._worker.pool.hand_out()
         if time.monotonic() < self._orphans_until or time.monotonic() > self._orphans_sought_at + ORPHAN_SECONDS:
             self._adopt_orphans()
         seen = claim.look(using)
@@ -187,7 +211,7 @@ class Intake:
 
     def _exchange(self, arms: list[Arm], seats: list[str], wanted: int) -> None:
         worker, limit = self._worker, len(seats) or wanted
-        in_hand = worker.recorder.in_hand
+        in_hand = self.in_hand
         free = max(worker.threads - in_hand, 0)
         successes = worker.recorder.successes()
         began_at = time.monotonic()
@@ -200,15 +224,17 @@ class Intake:
                 limit=limit if arms else 0,
                 free=free,
                 alone=self._suspicion.may_claim(in_hand, free),
-                about_to_wait=worker.pool.hand_out,
+                about_to_wait=self.hand_out,
             )
         except DatabaseError as error:
             worker.recorder.record_each_success(error)
             return
         took = min(time.monotonic() - began_at, LONGEST_EXCHANGE)
         self._exchange_seconds += (took - self._exchange_seconds) / 4
-        worker.recorder.settle(successes, written)
-        self._start(seated(claimed, seats))
+        worker.recorder.note_written(successes, written)
+        self._arrived = seated(claimed, seats)
+        if free or len(claimed) < limit:  # a thread may have nothing to do, or nothing follows
+            self.take_in()
         if arms:
             self._after_claim(arms, claimed, limit, free)
 

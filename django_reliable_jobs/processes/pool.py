@@ -17,7 +17,7 @@ from django_reliable_jobs import logs
 from django_reliable_jobs.context import StopFlag
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.lifecycle import Outcome
-from django_reliable_jobs.engine.transaction import keep_sessions
+from django_reliable_jobs.engine.preparing import keep_sessions
 from django_reliable_jobs.exceptions import Interruption
 from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.event_loop import EventLoop

@@ -45,6 +45,7 @@ class Recorder:
         self._on_written = on_written  # told the jobs whose ending is committed
         self._held: dict[int, HeldJob] = {}
         self._ended: list[HeldJob] = []  # the held whose ending waits to be written
+        self._written: list[HeldJob] = []  # the held whose success is written, to be forgotten
         self._not_before: dict[int, float] = {}  # when to try an ending again that could not be written
         self._told: list[HeldJob] = []  # have ended, and what they said last of how far they were is not written
         self._abandoned: dict[int, HeldJob] = {}  # no longer held, but a thread runs it still
@@ -53,7 +54,7 @@ class Recorder:
     @property
     def in_hand(self) -> int:
         """How many jobs have a thread or wait for one."""
-        return len(self._held) - len(self._ended) + len(self._abandoned)
+        return len(self._held) - len(self._ended) - len(self._written) + len(self._abandoned)
 
     @property
     def is_empty(self) -> bool:
@@ -125,6 +126,7 @@ class Recorder:
 
         What a thread runs at this moment still counts as in hand, and is pressed to end. `unstarted` will not start.
         """
+        self.forget_written()
         self.flag(None, "lost")
         self._on_settled(self.tokens())
         gone = {held.job.token for held in unstarted}
@@ -195,10 +197,14 @@ class Recorder:
 
     def settle(self, endings: Sequence[Ending], written: set[int]) -> None:
         """Forget what was written; find out about the rest: try again what is locked, drop what was replaced."""
-        tokens = [each.token for each in endings if each.job_id in written]
-        done = [held for token in tokens if (held := self._held.get(token)) is not None]
-        self._forget(tokens)
-        self._on_written(done)
+        self.note_written(endings, written)
+        self.forget_written()
+
+    def note_written(self, endings: Sequence[Ending], written: set[int]) -> None:
+        """Do as `settle` does, but leave what was written to `forget_written`, for which there is time later."""
+        tokens = {each.token for each in endings if each.job_id in written}
+        self._written += [held for held in self._ended if held.job.token in tokens]
+        self._ended = [held for held in self._ended if held.job.token not in tokens]
         if len(written) == len(endings):
             return
         missing = [each for each in endings if each.job_id not in written]
@@ -207,6 +213,13 @@ class Recorder:
         self._forget([each.token for each in [*written_before, *replaced]])
         for each in replaced:
             logger.warning("job %s was replaced: what its attempt came to is dropped", each.job_id)
+
+    def forget_written(self) -> None:
+        """Forget the jobs whose ending is known to be written."""
+        written, self._written = self._written, []
+        if written:
+            self._forget([held.job.token for held in written])
+            self._on_written(written)
 
     def _settle_each(self, endings: Sequence[Ending], written: set[int], refused: Sequence[Refused]) -> None:
         unwritable = {ending.token for ending, _ in refused}
@@ -241,6 +254,5 @@ class Recorder:
 def _ending(held: HeldJob, now: float) -> Ending:
     outcome = held.outcome
     assert outcome is not None  # noqa: S101 - only ended jobs get here
-    started, ended = held.started or now, held.ended or now
-    ages = (max(now - started, 0.0), max(now - ended, 0.0))
-    return Ending(held.job.id, held.job.token, outcome, *ages, batch_id=held.job.batch_id)
+    job, started, ended = held.job, held.started or now, held.ended or now
+    return Ending(job.id, job.token, outcome, now - started, now - ended, job.batch_id)

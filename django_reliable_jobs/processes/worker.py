@@ -180,6 +180,7 @@ class Worker:
             except (DatabaseError, MemoryError) as error:  # a job may leave no memory for anybody, for a moment
                 failures += 1
                 self.lost_connection(error, failures)
+        self._intake.take_in()
         cut = Shutdown(self).finish()
         logger.info("worker %s has stopped", self.identity)
         return self._exit_code or min(cut, 1)
@@ -187,10 +188,11 @@ class Worker:
     def _turn(self) -> bool:
         self.vitals.turned()
         self._gather()
-        self.recorder.record_others(about_to_wait=self.pool.hand_out)
+        self.recorder.record_others(about_to_wait=self._intake.hand_out)
         wanted = self._intake.wanted()
         if self._intake.exchange(wanted):
             return True
+        self._intake.take_in()
         if self._burst and self.recorder.is_empty and self._intake.has_nothing_left(since=self._last_report):
             return False
         self._wait(wanted)
@@ -198,7 +200,7 @@ class Worker:
 
     def _gather(self) -> None:
         # One exchange for half of what is in hand, while the threads run the other half: neither waits for the other.
-        surplus = self.recorder.in_hand - max(self._intake.target // 2, self.threads)
+        surplus = self._intake.in_hand - max(self._intake.target // 2, self.threads)
         self.collect(timeout=GATHER_SECONDS if surplus > 0 else 0, enough=max(surplus, 1))
 
     def _wait(self, wanted: int) -> None:
@@ -213,9 +215,7 @@ class Worker:
     def collect(self, timeout: float, enough: int = 1) -> bool:
         """Take in what comes in `timeout` seconds, or until `enough` jobs have ended; return whether anything came."""
         completed = 0
-        if timeout:
-            self.pool.hand_out()
-        items = self._inbox.take(timeout=timeout, enough=enough)
+        items = self._inbox.take(timeout=timeout, enough=enough, about_to_wait=self._intake.hand_out)
         for item in items:
             if isinstance(item, HeldJob):
                 completed += 1
@@ -248,6 +248,7 @@ class Worker:
         pause = pause_after(failures)
         logger.warning("worker: the database did not answer (%s); again in %.1f s", str(error).strip(), pause)
         connections.close_all()
+        self._intake.take_in()
         self._intake.forget()
         self.collect(timeout=pause)
 

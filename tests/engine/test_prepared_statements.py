@@ -9,7 +9,8 @@ from django.db import ProgrammingError, connection, connections, transaction
 from django.test import SimpleTestCase
 from django.test.testcases import DatabaseOperationForbidden
 
-from django_reliable_jobs.engine.transaction import OFTEN, engine_cursor
+from django_reliable_jobs.engine.preparing import OFTEN
+from django_reliable_jobs.engine.transaction import engine_cursor
 from django_reliable_jobs.models import Job
 from tests import tasks
 

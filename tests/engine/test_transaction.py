@@ -13,7 +13,8 @@ from django.test.utils import CaptureQueriesContext
 
 from django_reliable_jobs import engine
 from django_reliable_jobs.engine import atomic, heartbeat, limits, maintenance, queues
-from django_reliable_jobs.engine.transaction import OFTEN, engine_cursor, keep_sessions, own, short_transaction
+from django_reliable_jobs.engine.preparing import OFTEN, keep_sessions
+from django_reliable_jobs.engine.transaction import engine_cursor, own, short_transaction
 from django_reliable_jobs.models import Job, Limit, Queue, Worker
 from tests import tasks
 from tests.actors import Actor, on_stage, somebody_waits_for_a_lock, wait_for, wait_until_blocked
@@ -101,7 +102,7 @@ def test_a_connection_of_its_own_is_read_committed_and_prepares_what_it_executes
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions are kept, as in a worker."""
-    monkeypatch.setattr("django_reliable_jobs.engine.transaction._thread", local())
+    monkeypatch.setattr("django_reliable_jobs.engine.preparing._thread", local())
     keep_sessions()
 
 
@@ -175,7 +176,7 @@ def terminate(pid: int) -> None:
 
 def test_nothing_is_prepared_where_the_settings_say_so(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     settings.RELIABLE_JOBS = {**settings.RELIABLE_JOBS, "PREPARE": "off"}
-    monkeypatch.setattr("django_reliable_jobs.engine.transaction._thread", local())
+    monkeypatch.setattr("django_reliable_jobs.engine.preparing._thread", local())
     connection.close()
     keep_sessions()
     own("default")
