@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, KeysView, Mapping, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 from django_reliable_jobs.exceptions import InvalidArguments, InvalidCheckpoint, InvalidResult
 from django_reliable_jobs.json_faults import MAX_DEPTH, fault, fault_in_text, find_fault
@@ -35,6 +35,13 @@ _decode = json.JSONDecoder().raw_decode  # nothing read here has white space aro
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
+class Carried(NamedTuple):
+    """A value as JSON text, and as it comes back from it: a copy that shares nothing with what was given."""
+
+    text: str
+    value: Any
+
+
 def dump_arguments(
     signature: inspect.Signature,
     args: Sequence[Any],
@@ -44,9 +51,9 @@ def dump_arguments(
     max_bytes: int,
     sensitive: Collection[str] = (),
     accepts: Callable[[KeysView[Any]], bool] = lambda names: False,
-) -> tuple[str, str]:
-    """Return (args, kwargs) as JSON texts. Raises InvalidArguments, which names the argument and the way out, and shows
-    no value of one that is `sensitive`.
+) -> tuple[Carried, Carried]:
+    """Return (args, kwargs) as they are carried. Raises InvalidArguments, which names the argument and the way out,
+    and shows no value of one that is `sensitive`.
 
     Checked: the signature accepts them; each value survives the round trip through PostgreSQL's JSON; the size.
     `accepts` is that of `accepts_by_name`, made once for many calls.
@@ -57,11 +64,11 @@ def dump_arguments(
         except TypeError as error:
             raise InvalidArguments(f"{task}{_brief(signature)}: {_misspelt(signature, kwargs) or error}") from None
     try:
-        texts = dump(list(args)) if args else "[]", dump(dict(kwargs)) if kwargs else "{}"
+        carried = carry(list(args)) if args else Carried("[]", []), carry(dict(kwargs)) if kwargs else Carried("{}", {})
     except ValueError:
         bound = signature.bind(*args, **kwargs)
         raise InvalidArguments(f"{task}: {_fault_in_arguments(bound, sensitive)}") from None
-    size = len(texts[0]) + len(texts[1])
+    size = len(carried[0].text) + len(carried[1].text)
     if size > max_bytes:
         named = _named(signature.bind(*args, **kwargs))
         largest = max(named, key=lambda each: len(dump(each[1])), default=("", None))[0]
@@ -69,7 +76,7 @@ def dump_arguments(
             f"{task}: the arguments take {size} bytes as JSON, more than MAX_ARGUMENT_BYTES ({max_bytes}); the largest"
             f" is {largest}. Store the data and pass its id."
         )
-    return texts
+    return carried
 
 
 def dump_calls(
@@ -126,18 +133,24 @@ def dump_result(value: Any, *, task: str, max_bytes: int) -> str:
 
 def dump(value: Any) -> str:
     """Return a value as JSON text. Raises ValueError if it would not come back from PostgreSQL equal."""
+    return carry(value).text
+
+
+def carry(value: Any) -> Carried:
+    """Return a value as it is carried. Raises ValueError if it would not come back from PostgreSQL equal."""
     try:
         text = _encode(value)
         if "e+" in text:
             text = _WITH_EXPONENT.sub(_without_exponent, text)
-        is_right = _decode(text)[0] == value
+        loaded = _decode(text)[0]
+        is_right = loaded == value
     except (TypeError, RecursionError) as error:
         raise ValueError from error
     if is_right and text.count("[") + text.count("{") > MAX_DEPTH:
         is_right = not _is_deeper(value, MAX_DEPTH)
     if not is_right or (_SUSPECT.search(text) and fault(value, "", frozenset()) is not None):
         raise ValueError
-    return text
+    return Carried(text, loaded)
 
 
 def load(text: str) -> Any:

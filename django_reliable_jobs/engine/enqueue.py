@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django_reliable_jobs import arguments
+from django_reliable_jobs.arguments import Carried
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import insert, plain, unique
 from django_reliable_jobs.engine.insert import Call
@@ -61,11 +62,14 @@ def insert_plain(using: str, task: Task[..., Any] | str, kwargs: Mapping[str, An
 
 
 def _check(placement: Placement[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
-    texts = _check_arguments(placement, args, kwargs)
-    return Call(*texts, unique.hash_of_call(placement, args, kwargs), **_keys_of_limits(placement.task, args, kwargs))
+    positional, named = _check_arguments(placement, args, kwargs)
+    unique_hash = unique.hash_of_call(placement, args, kwargs)
+    return Call(positional.text, named.text, unique_hash, **_keys_of_limits(placement.task, args, kwargs))
 
 
-def _check_arguments(placement: Placement[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, str]:
+def _check_arguments(
+    placement: Placement[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Carried, Carried]:
     task = placement.task
     return arguments.dump_arguments(
         task.signature,

@@ -9,11 +9,13 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db.backends.utils import CursorWrapper
 
 from django_reliable_jobs import arguments, clock
+from django_reliable_jobs.arguments import Carried
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import insert
 from django_reliable_jobs.engine.transaction import engine_cursor, sending_ahead, short_transaction
@@ -27,9 +29,12 @@ _INTO = """
 INSERT INTO django_reliable_jobs_job (task, queue_name, priority, max_attempts, created_at, run_after, args, kwargs)"""
 _SHARED = "%(task)s, %(queue_name)s, %(priority)s, %(max_attempts)s, statement_timestamp(), statement_timestamp()"
 _NOTHING = (None,) * 5
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTIFY = notify_idle("%(queue_name)s")
 
-INSERT_ONE = f"{_INTO} VALUES ({_SHARED}, %(args)s, %(kwargs)s) RETURNING id, created_at, {_NOTIFY}"
+# The moment in microseconds: to read a number takes a tenth of the time.
+INSERT_ONE = f"""{_INTO} VALUES ({_SHARED}, %(args)s, %(kwargs)s)
+RETURNING id, (extract(epoch FROM created_at) * 1000000)::bigint, {_NOTIFY}"""
 
 # The arguments travel as one JSON array, which needs no escaping item by item, and the ids come back in one row. ORDER
 # BY keeps the ids in the order of the calls.
@@ -59,14 +64,14 @@ def is_plain(placement: Placement[..., Any]) -> bool:
     return of_task == of_call == _NOTHING
 
 
-def insert_one(using: str, placement: Placement[..., Any], args: str, kwargs: str) -> Job:
-    """Insert a job with these checked arguments, as JSON texts."""
+def insert_one(using: str, placement: Placement[..., Any], args: Carried, kwargs: Carried) -> Job:
+    """Insert a job with these checked arguments, which become its own."""
     given = insert.common_parameters(placement)
     with engine_cursor(using) as cursor:
-        cursor.execute(INSERT_ONE, {**given, "args": args, "kwargs": kwargs})
-        job_id, moment, _ = cursor.fetchone()
-    fields = insert.fields_of_new(given, moment)
-    fields["id"], fields["args"], fields["kwargs"] = job_id, arguments.load(args), arguments.load(kwargs)
+        cursor.execute(INSERT_ONE, {**given, "args": args.text, "kwargs": kwargs.text})
+        job_id, microseconds, _ = cursor.fetchone()
+    fields = insert.fields_of_new(given, _EPOCH + timedelta(microseconds=microseconds))
+    fields["id"], fields["args"], fields["kwargs"] = job_id, args.value, kwargs.value
     return insert.new_job(using, fields)
 
 

@@ -53,7 +53,11 @@ def keyword(*, order_id: Any) -> None:
 
 
 def dump(function: Callable[..., Any], *args: Any, max_bytes: int = 10_000, **kwargs: Any) -> tuple[str, str]:
-    return arguments.dump_arguments(inspect.signature(function), args, kwargs, task="shop.charge", max_bytes=max_bytes)
+    carried = arguments.dump_arguments(
+        inspect.signature(function), args, kwargs, task="shop.charge", max_bytes=max_bytes
+    )
+    assert all(each.value == arguments.load(each.text) for each in carried)
+    return carried[0].text, carried[1].text
 
 
 def refusal(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
