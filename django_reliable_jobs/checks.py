@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from django.apps import AppConfig
@@ -18,7 +19,7 @@ TAG = "reliable_jobs"
 
 def register() -> None:
     """Register the checks; called once the app is ready."""
-    for check in (check_settings, check_time_zone, check_database, check_on_dead):
+    for check in (check_settings, check_name_of_settings, check_time_zone, check_database, check_on_dead):
         checks.register(check, TAG)
     checks.register(check_version, checks.Tags.database)
 
@@ -31,6 +32,22 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[ch
             id="reliable_jobs.E001",
         )
         for mistake in conf.find_mistakes(getattr(django_settings, "RELIABLE_JOBS", {}))
+    ]
+
+
+def check_name_of_settings(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[checks.CheckMessage]:
+    """A setting under a name that nobody reads is left out in silence, and with it what it was to change."""
+    names = dir(django_settings)
+    if "RELIABLE_JOBS" in names:
+        return []
+    guessed = [name for name in names if name == "DJANGO_RELIABLE_JOBS"]  # as the package is called
+    return [
+        checks.Warning(
+            f"Nobody reads the setting {name}: did you mean RELIABLE_JOBS?",
+            hint="Rename it, or silence this check if it belongs to something else.",
+            id="reliable_jobs.W002",
+        )
+        for name in guessed or get_close_matches("RELIABLE_JOBS", names, n=1, cutoff=0.85)
     ]
 
 

@@ -59,7 +59,8 @@ UPDATE django_reliable_jobs_worker worker
          WHERE expires_at < clock_timestamp() AND id <> ALL(%(seen)s::bigint[])
          ORDER BY id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) expired
  WHERE worker.id = expired.id
-RETURNING worker.id, worker.host, worker.pid, worker.heartbeat_at::text,
+RETURNING worker.id, worker.host, worker.pid,
+          to_char(worker.heartbeat_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'),
           expired.lost_at IS NULL AND NOT worker.is_stopping
 """
 
@@ -88,7 +89,9 @@ UPDATE django_reliable_jobs_worker worker
   FROM (SELECT id, lost_at FROM django_reliable_jobs_worker WHERE id = %(id)s FOR NO KEY UPDATE) dead
  WHERE worker.id = dead.id
 RETURNING dead.lost_at IS NOT NULL,
-          worker.id, worker.host, worker.pid, worker.heartbeat_at::text, dead.lost_at IS NULL AND NOT worker.is_stopping
+          worker.id, worker.host, worker.pid,
+          to_char(worker.heartbeat_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"'),
+          dead.lost_at IS NULL AND NOT worker.is_stopping
 """
 
 # A checkpoint saved under the lost token is progress: the losses before it do not count on.

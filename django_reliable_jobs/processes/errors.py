@@ -27,12 +27,12 @@ def one_line(error: BaseException) -> str:
 
 def traceback_of(error: BaseException) -> str:
     try:
-        return "".join(traceback.format_exception(type(error), error, _behind_our_frames(error)))
+        return "".join(traceback.format_exception(type(error), error, behind_our_frames(error)))
     except BaseException:  # an exception whose own parts raise when they are formatted
         return "".join(traceback.format_tb(error.__traceback__))
 
 
-def _behind_our_frames(error: BaseException) -> TracebackType | None:
+def behind_our_frames(error: BaseException) -> TracebackType | None:
     """Return the traceback from where the task's own code begins."""
     trace = error.__traceback__
     while trace and trace.tb_next and str(trace.tb_frame.f_globals.get("__name__")).startswith("django_reliable_jobs."):

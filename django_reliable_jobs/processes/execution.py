@@ -158,7 +158,8 @@ def _put_back_unknown(job: ClaimedJob) -> Outcome:
     # Claims that became no attempt grow with every worker that put it back, so the delay does too.
     delay = min(2.0 ** min(job.claims - job.attempt + 1, 9), 300.0)
     logger.error(
-        "job %s names the task %r, which this worker does not know; put back for %.0f s",
+        "job %s names the task %r, which this worker does not know; put back for %.0f s. Is the module that declares it"
+        " deployed here, and among the `tasks` modules or TASK_MODULES?",
         job.id,
         job.task,
         delay,

@@ -31,7 +31,15 @@ from django_reliable_jobs.exceptions import (
     Stopping,
 )
 from django_reliable_jobs.models import Attempt, Job
-from django_reliable_jobs.processes.errors import chain_of, message_of, one_line, sqlstates_of, stored, traceback_of
+from django_reliable_jobs.processes.errors import (
+    behind_our_frames,
+    chain_of,
+    message_of,
+    one_line,
+    sqlstates_of,
+    stored,
+    traceback_of,
+)
 from django_reliable_jobs.retry import as_seconds, seconds_until
 
 logger = logging.getLogger("django_reliable_jobs")
@@ -149,7 +157,7 @@ def _retry_or_die(task: registry.Task[..., Any], job: ClaimedJob, error: BaseExc
             job.task,
             job.attempt,
             reason,
-            exc_info=error,
+            exc_info=(type(error), error, behind_our_frames(error)),
         )
         return _recorded(error, status=DEAD, reason=reason)
     logger.warning(

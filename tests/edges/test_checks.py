@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings as django_settings
 from django.core import checks as django_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
@@ -64,6 +65,23 @@ def test_each_mistake_in_the_settings_is_an_error() -> None:
     assert "did you mean 'LISTEN'?" in messages[0].msg
     assert "MAX_ATTEMPTS" in messages[1].msg
     assert all(each.level == django_checks.ERROR and each.hint for each in messages)
+
+
+@pytest.mark.parametrize("name", ["RELIABLE_JOB", "RELIABLE_JOBS_", "RELAIBLE_JOBS", "DJANGO_RELIABLE_JOBS"])
+def test_settings_under_a_name_that_nobody_reads_are_a_warning(name: str) -> None:
+    with override_settings(**{name: {"MAX_ATTEMPTS": 3}}):
+        assert run_checks() == [], "the settings are there too: the other name is somebody else's"
+        del django_settings.RELIABLE_JOBS
+        [message] = run_checks()
+    assert (message.id, message.level) == ("reliable_jobs.W002", django_checks.WARNING)
+    assert f"setting {name}: did you mean RELIABLE_JOBS?" in message.msg
+
+
+@pytest.mark.parametrize("name", ["RELIABLE_MODELS", "RELIABLE_JOBS_OF_THE_SHOP", "JOBS"])
+def test_a_project_without_settings_for_it_may_have_others_like_them(name: str) -> None:
+    with override_settings(**{name: {}}):
+        del django_settings.RELIABLE_JOBS
+        assert run_checks() == []
 
 
 def test_naive_times_are_an_error() -> None:

@@ -85,7 +85,7 @@ def test_a_lost_job_goes_back_without_using_an_attempt_and_with_its_story() -> N
     attempt = Attempt.objects.get()
     assert (attempt.outcome, attempt.number, attempt.worker) == ("lost", 1, "host-7:4711")
     assert "host-7, process 4711" in attempt.error_message
-    assert f"last heartbeat {worker.heartbeat_at:%Y-%m-%d}" in attempt.error_message
+    assert f"last heartbeat {worker.heartbeat_at:%Y-%m-%d %H:%M:%S} UTC" in attempt.error_message
     assert not Worker.objects.exists()
 
 

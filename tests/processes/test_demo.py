@@ -30,4 +30,4 @@ def test_it_shows_what_ran_what_was_retried_and_what_died_as_often_as_it_is_run(
     assert failed.count() > dead.attempt, "another job was retried too, and succeeded"
     assert output.count(" failed after ") == failed.count(), output
     assert f"manage.py jobs retry {dead.pk}" in output
-    assert "/admin/" in output
+    assert "/admin/django_reliable_jobs/" in output

@@ -60,3 +60,23 @@ def test_a_moment_without_a_time_zone_is_refused_with_the_way_out(ending: type[R
     with pytest.raises(ValueError, match=rf"{ending.__name__}\(2030-01-01T00:00:00\) does not say .*make_aware\(…\)"):
         ending(datetime(2030, 1, 1))
     assert ending(datetime(2030, 1, 1, tzinfo=UTC)).after == datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def test_the_log_of_a_dead_job_shows_the_task_s_own_frames_and_none_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    tasks.fails.enqueue("out of paper")
+    Job.objects.update(max_attempts=1)
+    job = claim_one_as(1)
+    assert end(job, execution.execute(job, StopFlag(), using="default", call=call_here, leave=lambda: None))
+    assert row(job).status == "DEAD"
+    assert "ValueError: out of paper" in caplog.text
+    assert "tests/tasks.py" in caplog.text
+    assert "django_reliable_jobs/processes" not in caplog.text
+
+
+def test_the_log_of_a_job_whose_task_is_unknown_says_where_a_worker_looks(caplog: pytest.LogCaptureFixture) -> None:
+    tasks.nothing.enqueue()
+    Job.objects.update(task="shop.work.charge")
+    outcome = execution.execute(claim_one_as(1), StopFlag(), using="default", call=call_here, leave=lambda: None)
+    assert outcome.status == "SCHEDULED"
+    assert "'shop.work.charge', which this worker does not know" in caplog.text
+    assert "TASK_MODULES" in caplog.text

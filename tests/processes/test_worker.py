@@ -100,53 +100,6 @@ def test_a_paused_queue_waits_until_it_is_resumed(start_worker: StartWorker) -> 
     assert job.wait(timeout=20) == "late"
 
 
-def test_a_worker_starts_a_new_job_at_once(start_worker: StartWorker) -> None:
-    start_worker(settings={"POLL_SECONDS": 60})
-    wait_for(lambda: Worker.objects.filter(is_idle=True).exists(), what="the worker to be idle")
-    assert tasks.effect.enqueue("woken").wait(timeout=30) == "woken"  # a poll would come after 60 s
-
-
-@pytest.mark.parametrize("arguments", [[], ["--queue", "default", "--queue", "low"]], ids=["all queues", "in order"])
-def test_what_comes_together_to_an_idle_worker_starts_in_order(start_worker: StartWorker, arguments: list[str]) -> None:
-    start_worker("--threads", "1", *arguments, settings={"POLL_SECONDS": 60})
-    for number in range(10):
-        tasks.effect.enqueue(f"before {number}").wait(timeout=30)
-        wait_for(lambda: Worker.objects.filter(is_idle=True).exists(), what="the worker to be idle")
-        with transaction.atomic():
-            jobs = [tasks.effect.using(priority=priority).enqueue(f"{number} {priority}") for priority in (0, 5, 0, 9)]
-        for job in jobs:
-            job.wait(timeout=30)
-    started = [name for name in names_in_order() if not name.startswith("before")]
-    assert started == [f"{number} {priority}" for number in range(10) for priority in (9, 5, 0, 0)]
-
-
-def test_an_idle_worker_that_serves_queues_in_order_starts_with_the_first(start_worker: StartWorker) -> None:
-    start_worker("--threads", "1", "--queue", "first", "--queue", "second", settings={"POLL_SECONDS": 60})
-    for number in range(10):
-        tasks.effect.using(queue_name="second").enqueue(f"before {number}").wait(timeout=30)
-        with transaction.atomic():
-            jobs = [tasks.effect.using(queue_name=name).enqueue(f"{number} {name}") for name in ("first", "second")]
-        for job in jobs:
-            job.wait(timeout=30)
-    started = [name for name in names_in_order() if not name.startswith("before")]
-    assert started == [f"{number} {name}" for number in range(10) for name in ("first", "second")]
-
-
-def test_a_due_moment_wakes_the_worker_without_a_poll(start_worker: StartWorker) -> None:
-    start_worker(settings={"POLL_SECONDS": 60})
-    wait_for(lambda: Worker.objects.filter(is_idle=True).exists(), what="the worker to be idle")
-    job = tasks.effect.using(run_after=timedelta(seconds=1)).enqueue("due")
-    assert job.status == "SCHEDULED"
-    assert job.wait(timeout=30) == "due"
-    assert job.started_at >= job.run_after
-
-
-def test_it_finds_work_without_notify(start_worker: StartWorker) -> None:
-    start_worker(settings={"LISTEN": "off"})
-    wait_for(lambda: Worker.objects.filter(is_idle=True).exists(), what="the worker to be idle")
-    assert tasks.effect.enqueue("polled").wait(timeout=30) == "polled"
-
-
 def test_async_tasks_run_on_one_event_loop(start_worker: StartWorker) -> None:
     jobs = tasks.asynchronous.enqueue_many([{"name": str(number)} for number in range(20)])
     worker = start_worker("--burst")

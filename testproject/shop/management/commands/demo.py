@@ -161,11 +161,11 @@ class Command(BaseCommand):
             ("jobs status", "what is waiting and running"),
             (f"jobs show {dead.pk}", "the dead letter, with its tracebacks"),
             (f"jobs retry {dead.pk}", "one more chance for it"),
-            ("runworker", "a worker, until Ctrl-C"),
+            ("runworker --with-scheduler", "a worker and a scheduler, until Ctrl-C"),
             ("createsuperuser", "a user for the admin"),
-            ("runserver", "http://127.0.0.1:8000/ to order, /admin/ to look"),
+            ("runserver", "http://127.0.0.1:8000/ to order, /admin/django_reliable_jobs/ to look"),
         ]:
-            self.stdout.write(f"   {command} {arguments:<20} # {purpose}")
+            self.stdout.write(f"   {command} {arguments:<26} # {purpose}")
 
 
 def jobs_of(orders: list[Order]) -> QuerySet[Job]:
