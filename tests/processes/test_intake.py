@@ -152,3 +152,10 @@ def test_what_has_arrived_goes_back_when_the_worker_stops(worker: Worker, monkey
     monkeypatch.setattr(worker, "_turn", stop)
     assert worker.run() == 0
     assert set(Job.objects.values_list("status", "attempt")) == {("READY", 0)}
+
+
+def test_what_has_arrived_starts_though_something_else_breaks_first(worker: Worker) -> None:
+    exchange(worker)
+    exchange(worker)
+    worker.lost_connection(OperationalError("while a failure was recorded"), failures=0)
+    assert worker.recorder.in_hand == worker._intake.in_hand == 40
