@@ -160,11 +160,11 @@ def _stop_scheduler(scheduler: Scheduler | None) -> None:
 
 
 def _worker(options: dict[str, Any]) -> Worker:
-    threads = options["threads"]
+    queues = _queues(options)  # a mistake in the words is told first
     return Worker(
         using=database_of(options["database"]),
-        queues=_queues(options),
-        threads=threads,
+        queues=queues,
+        threads=options["threads"],
         burst=options["burst"],
         shutdown_timeout=options["shutdown_timeout"],
         max_jobs=options["max_jobs"],
