@@ -71,7 +71,7 @@ def short_transaction(
     """
     connection = connections[using]
     require(connection)
-    outermost = not connection.in_atomic_block
+    outermost = connection.get_autocommit()  # it is off in `atomic`, and where the caller commits by hand
     with transaction.atomic(using=using, savepoint=savepoint), connection.cursor() as cursor:
         if outermost:
             timeouts = {

@@ -17,6 +17,8 @@ from pathlib import Path
 
 from django.utils import autoreload
 
+from django_reliable_jobs.processes.worker import RECYCLED
+
 logger = logging.getLogger("django_reliable_jobs")
 
 RELOAD = 3  # the exit code with which a child asks to be started again
@@ -53,7 +55,7 @@ def run_children() -> int:
             logger.error("the code can't be started as it is; waiting for the next change")
             while not stopped.is_set() and _moments_of_files() == before:
                 time.sleep(WATCH_SECONDS)
-        elif code != RELOAD:
+        elif code not in (RELOAD, RECYCLED):
             return code
         if stopped.is_set():
             return code

@@ -47,6 +47,8 @@ logger = logging.getLogger("django_reliable_jobs")
 READY, SCHEDULED = Job.Status.READY.value, Job.Status.SCHEDULED.value
 DEAD, CANCELLED = Job.Status.DEAD.value, Job.Status.CANCELLED.value
 
+DIED = "job %s (%s) is dead after attempt %s: %s"
+
 INTERRUPTED = Outcome(
     status=READY,
     attempt=Attempt.Outcome.INTERRUPTED.value,
@@ -78,13 +80,20 @@ def cut_off(job: ClaimedJob, flag: StopFlag) -> Outcome:
     if job.is_undoing:
         return INTERRUPTED  # how it is to end is decided: only its undo goes on, elsewhere
     if flag.reason == "shutdown" or flag.reason is None or task is None:
-        return _interrupted(job)
+        return _stopped(job)
     return _judge(task, job, flag, flag.interruption())
 
 
 def unrecordable(error: BaseException) -> Outcome:
     """Return the outcome of a job whose own outcome the database refuses."""
     return _recorded(error, status=DEAD, reason=f"how it ended could not be recorded: {one_line(error)}")
+
+
+def _stopped(job: ClaimedJob, *, agreed: bool = False) -> Outcome:
+    outcome = _interrupted(job, agreed=agreed)
+    if outcome is CUT_FOR_GOOD:
+        logger.error(DIED, job.id, job.task, job.attempt, outcome.reason)
+    return outcome
 
 
 def _interrupted(job: ClaimedJob, *, agreed: bool = False) -> Outcome:
@@ -105,7 +114,7 @@ def _judge(task: registry.Task[..., Any], job: ClaimedJob, flag: StopFlag, error
                 return _recorded(
                     error, status=CANCELLED, attempt=Attempt.Outcome.CANCELLED, reason="cancelled on request"
                 )
-            return _interrupted(job, agreed=flag.was_seen)
+            return _stopped(job, agreed=flag.was_seen)
         case RunTimeOver():
             return replace(INTERRUPTED, delay=0.0, error_message=message_of(error))  # due now: behind those that wait
         case Cancel():
@@ -122,9 +131,10 @@ def _judge(task: registry.Task[..., Any], job: ClaimedJob, flag: StopFlag, error
             )
             return _due_at(snoozed, error.after)
         case Fail():
-            return _recorded(error, status=DEAD, reason=error.reason or "failed for good by its task")
+            logger.warning(DIED, job.id, job.task, job.attempt, reason := error.reason or "failed for good by its task")
+            return _recorded(error, status=DEAD, reason=reason)
         case InvalidResult() | InvalidBatches() | KeptFailure():
-            return _recorded(error, status=DEAD, reason=str(error))
+            return _dead(job, error, str(error))
     return _retry_or_die(task, job, error)
 
 
@@ -151,20 +161,18 @@ def _retry_or_die(task: registry.Task[..., Any], job: ClaimedJob, error: BaseExc
         delay, reason = 60.0, f"{reason} (and its backoff failed: {one_line(fault)})"
     if delay is None:
         reason += policy.why_not_again(error) if job.attempt < job.max_attempts and not isinstance(error, Retry) else ""
-        logger.error(
-            "job %s (%s) is dead after attempt %s: %s",
-            job.id,
-            job.task,
-            job.attempt,
-            reason,
-            exc_info=(type(error), error, behind_our_frames(error)),
-        )
-        return _recorded(error, status=DEAD, reason=reason)
+        return _dead(job, error, reason)
     logger.warning(
         "job %s (%s), attempt %s of %s, failed: %s; again in %.1f s",
         *(job.id, job.task, job.attempt, job.max_attempts, reason, delay),
     )
     return _due_at(_recorded(error, status=SCHEDULED if delay > 0 else READY, delay=delay, reason=reason), asked)
+
+
+def _dead(job: ClaimedJob, error: BaseException, reason: str) -> Outcome:
+    trace = (type(error), error, behind_our_frames(error))
+    logger.error(DIED, job.id, job.task, job.attempt, reason, exc_info=trace)
+    return _recorded(error, status=DEAD, reason=reason)
 
 
 def _as_exception(error: BaseException) -> BaseException:

@@ -139,7 +139,7 @@ class Worker:
     def recycle(self, why: str, *, patiently: bool) -> None:
         """Stop with the exit code that asks for a fresh process; patiently: running jobs take the time they need."""
         if self._exit_code == 0 and not self.stops_asked:
-            logger.warning("worker %s is recycled: %s", self.identity, why)
+            logger.warning("worker %s stops, for whoever watches it to start another: %s", self.identity, why)
             self._exit_code, self.is_patient = RECYCLED, patiently
             self.request_stop()
         elif self.is_patient and not patiently:

@@ -28,7 +28,9 @@ def keep(server: EmbeddedServer) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     users = server.lock("users.lock", fcntl.LOCK_EX)
     try:
-        server.stop()
+        # Who has removed the folder under its users has begun anew, with a server that has a keeper of its own.
+        if server.still_has("users.lock", users):
+            server.stop()
     finally:
         # In this order: the next user, who waits for `users`, must see that it needs a keeper.
         keeper.close()

@@ -83,12 +83,14 @@ class EmbeddedServer:
 
         Starts it if need be, also after it was killed or the machine was switched off.
         """
-        if self.folder in _uses and self.is_ready():
+        if self._is_in_use() and self.is_ready():
             return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with self.lock("start.lock", fcntl.LOCK_EX):
-                if self.folder not in _uses:
+                if not self._is_in_use():
+                    if self.folder in _uses:
+                        _uses.pop(self.folder).close()
                     # Waits for a keeper that is stopping the server.
                     _uses[self.folder] = self.lock("users.lock", fcntl.LOCK_SH)
                 if not self.is_ready():
@@ -127,6 +129,15 @@ class EmbeddedServer:
             file.close()
             raise
         return file
+
+    def still_has(self, name: str, file: BinaryIO) -> bool:
+        """Return whether this open lock file is the folder's; not if the folder was removed and made anew."""
+        path = self.folder / name
+        return path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno()))
+
+    def _is_in_use(self) -> bool:
+        file = _uses.get(self.folder)
+        return file is not None and self.still_has("users.lock", file)
 
     def _appoint_keeper(self) -> None:
         try:
@@ -224,7 +235,7 @@ class EmbeddedServer:
 
     def _postmaster_file(self) -> list[str]:
         try:
-            text = (self.data / "postmaster.pid").read_text()
+            text = (self.data / "postmaster.pid").read_text(errors="replace")
         except FileNotFoundError:
             return []
         return [line.strip() for line in text.splitlines()]

@@ -13,7 +13,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from testproject.benchmarks import contestants, report
-from testproject.benchmarks.measures import claims, otp
+from testproject.benchmarks.measures import admin, claims, otp
 from testproject.benchmarks.peers import marks
 from testproject.benchmarks.rounds import Comparison, Run, Spread, by_turns, ratios
 
@@ -65,7 +65,10 @@ def test_batches_and_the_loop_written_by_hand_go_through_all_rows(tmp_path: Path
     assert "2,500 rows in batches of 1,000, writing" in writing["measure"]
 
 
-def test_each_page_of_the_admin_is_asked_for_and_lists_what_it_should(tmp_path: Path) -> None:
+def test_each_page_of_the_admin_is_asked_for_and_lists_what_it_should(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin, "TURNS", 1)
     text, result = run("admin", "--rows=1000", file=tmp_path / "figures")
     pages, beside_live_ones = result["comparisons"]
     assert set(pages["runs"]) == set(beside_live_ones["runs"])

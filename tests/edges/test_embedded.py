@@ -162,6 +162,50 @@ def test_the_first_user_starts_a_killed_server_again_at_its_next_use(folder):
         assert answer_of(server) == 42
 
 
+def test_a_folder_that_is_removed_under_its_user_begins_anew_and_that_user_stops_nothing_new(folder):
+    with user_of(folder) as old:
+        old_pid = old.wait_for_pid()
+        keeper = next(each for each in psutil.process_iter(["cmdline"]) if is_keeper_of(folder, each))
+        remove(folder)
+        with user_of(folder) as new:
+            pid = new.wait_for_pid()
+            assert pid != old_pid
+            old.leave()
+            psutil.wait_procs([keeper], timeout=60)
+            assert EmbeddedServer(folder).find_pid() == pid
+            assert answer_of(EmbeddedServer(folder)) == 42
+
+
+def is_keeper_of(folder: Path, process: psutil.Process) -> bool:
+    return (process.info["cmdline"] or [])[-2:] == ["testproject.embedded.keeper", str(folder)]
+
+
+def remove(folder: Path) -> None:
+    while folder.exists():  # the server writes in it as it goes
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_user_whose_folder_was_removed_joins_those_who_use_the_new_one(folder):
+    with in_this_process(folder) as server:
+        remove(folder)
+        with user_of(folder) as other:
+            pid = other.wait_for_pid()
+            server.use()
+        with user_of(folder) as another:
+            assert another.wait_for_pid() == server.find_pid() == pid, "it was not stopped in between"
+
+
+def test_a_postmaster_file_that_is_no_text_is_not_believed(folder):
+    with user_of(folder) as user:
+        os.kill(user.wait_for_pid(), signal.SIGKILL)
+    server = EmbeddedServer(folder)
+    wait_until(lambda: server.find_pid() is None)
+    (server.data / "postmaster.pid").write_bytes(b"\xff\xfe\n" * 10)
+    with user_of(folder) as user:
+        user.wait_for_pid()
+        assert answer_of(server) == 42
+
+
 @pytest.mark.parametrize("owner", ["dead", "living"])
 def test_a_stale_postmaster_file_is_not_believed(folder, owner):
     server = EmbeddedServer(folder)

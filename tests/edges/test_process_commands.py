@@ -49,6 +49,36 @@ def test_an_unknown_database_is_told_with_those_that_there_are() -> None:
         call_command("runworker", "--database", "nowhere")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (
+            ["--queue", "a,b"],
+            "argument --queue: queue_name must be text of 1 to 64 printable characters",
+        ),
+        (["--queue", "*"], "argument --queue: queue_name must be text"),
+        (["--queue", ""], "is not NAME or NAME=WEIGHT with a weight from 1 to 1000"),
+        (["--queue", "a=0"], "'a=0' is not NAME or NAME=WEIGHT"),
+        (["--queue", "a=b=3"], "'a=b=3' is not NAME or NAME=WEIGHT"),
+        (["--except", "a,b"], "argument --except: queue_name must be text"),
+        (["--queue", "a", "--queue", "b", "--queue", "a"], "--queue names a twice"),
+        (["--queue", "a=3", "--queue", "a=4"], "--queue names a twice"),
+        (["--queue", "a=3", "--queue", "b"], "give every --queue a weight, or none"),
+        (["--queue", "a", "--except", "b"], "--queue and --except can't be combined"),
+        (["--threads", "0"], "'0' is not a whole number of at least 1"),
+        *[
+            (["--shutdown-timeout", text], "is not a number of seconds, 0 or more")
+            for text in ("-1", "nan", "inf", "x")
+        ],
+        (["--reload", "--processes", "2"], "--reload runs one process"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(arguments: list[str], wanted: str) -> None:
+    with pytest.raises(CommandError) as caught:
+        call_command("runworker", "--burst", *arguments)
+    assert wanted in str(caught.value)
+
+
 @pytest.mark.parametrize(("verbosity", "level"), [(0, logging.WARNING), (1, logging.INFO), (2, logging.DEBUG)])
 def test_a_project_without_logging_sees_the_log(verbosity: int, level: int) -> None:
     with lonely_logger() as logger:

@@ -70,6 +70,22 @@ def test_inside_a_transaction_of_the_project_the_level_is_the_project_s(level: s
         cursor.execute("COMMIT")
 
 
+def test_a_caller_that_commits_by_hand_keeps_its_level_and_may_be_idle(level: str) -> None:
+    transaction.set_autocommit(False)
+    try:
+        with connection.cursor() as cursor:
+            tasks.effect.enqueue_many([{"name": "first"}])
+            assert level_in(cursor) == level
+            tasks.effect.enqueue_many([{"name": "after a query"}])
+            cursor.execute("SELECT current_setting('idle_in_transaction_session_timeout')")
+            assert cursor.fetchone() == ("0",)
+        transaction.commit()
+    finally:
+        transaction.rollback()
+        transaction.set_autocommit(True)
+    assert Job.objects.count() == 2
+
+
 def test_with_parameters_that_the_server_binds_a_statement_is_read_committed_too(
     level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

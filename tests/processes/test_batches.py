@@ -55,6 +55,12 @@ def worker_that_runs(job: Job) -> Worker:
     return found
 
 
+def is_taken_from(victim: Worker, job: Job) -> bool:
+    """Take the job back; not yet, while the server has not noticed that the killed process's transaction is over."""
+    maintenance.rescue_dead("default", victim.pk, started=None, cause="killed")
+    return not Job.objects.filter(pk=job.pk, status="RUNNING", worker_id=victim.pk).exists()
+
+
 def kill_at_random(start_worker: StartWorker, *, rows: int, kills: int, size: int, seed: int) -> None:
     """Kill the process that runs the job, again and again, while it goes through the rows."""
     chance = random.Random(seed)
@@ -68,7 +74,7 @@ def kill_at_random(start_worker: StartWorker, *, rows: int, kills: int, size: in
         process = next(each for each in fleet if each.pid == victim.pid)
         process.kill()
         # What a supervisor does at once for a child that it saw die, and the others when its lease has run out.
-        assert maintenance.rescue_dead("default", victim.pk, started=None, cause="killed") == 1
+        wait_for(lambda: is_taken_from(victim, job), what="the job to be taken back")  # noqa: B023
         fleet.remove(process)
         fleet.append(start_worker(**options))
     wait_for(lambda: hurry() and has_succeeded(job), timeout=120, what="the job to end")

@@ -31,3 +31,13 @@ def test_it_shows_what_ran_what_was_retried_and_what_died_as_often_as_it_is_run(
     assert output.count(" failed after ") == failed.count(), output
     assert f"manage.py jobs retry {dead.pk}" in output
     assert "/admin/django_reliable_jobs/" in output
+
+
+def test_a_database_that_does_not_answer_is_named_with_the_way_out(start_worker: StartWorker) -> None:
+    elsewhere = {"DJANGO_SETTINGS_MODULE": "testproject.settings", "DATABASE_URL": "postgresql://127.0.0.1:1/nowhere"}
+    demo = start_worker(command="demo", ready=False, environment=elsewhere)
+    assert demo.wait() == 1
+    assert "1. Migrate the database 'nowhere' of DATABASE_URL" in demo.output
+    assert "port 1 failed: Connection refused" in demo.output
+    assert "Without DATABASE_URL, the demo starts a PostgreSQL of its own." in demo.output
+    assert "Traceback" not in demo.output

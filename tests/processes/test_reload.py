@@ -33,9 +33,10 @@ def module(tmp_path: Path) -> Path:
     return path
 
 
-def start_reloading(start_worker: StartWorker, module: Path) -> WorkerProcess:
+def start_reloading(start_worker: StartWorker, module: Path, *arguments: str) -> WorkerProcess:
     worker = start_worker(
         "--reload",
+        *arguments,
         settings={"TASK_MODULES": ["tests.tasks", module.stem]},
         environment={"PYTHONPATH": f"{module.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
         ready=False,
@@ -64,6 +65,16 @@ def test_a_change_gives_back_the_running_job_and_starts_again(start_worker: Star
     assert job.wait(timeout=30) is None
     assert set(Effect.objects.values_list("pid", flat=True)) > {first}
     assert job.attempts.get().outcome == "interrupted"
+    worker.send(signal.SIGTERM)
+    assert worker.wait(timeout=30) == 0, worker.output
+
+
+def test_a_worker_that_is_to_be_replaced_is_started_again(start_worker: StartWorker, module: Path) -> None:
+    worker = start_reloading(start_worker, module, "--max-jobs", "1")
+    for each in ("first", "second"):
+        tasks.effect.enqueue(each).wait(timeout=60)
+    assert len(set(Effect.objects.values_list("pid", flat=True))) == 2
+    assert "stops, for whoever watches it to start another: it has run as many jobs as --max-jobs" in worker.output
     worker.send(signal.SIGTERM)
     assert worker.wait(timeout=30) == 0, worker.output
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from django_reliable_jobs import logs, notify
 from django_reliable_jobs.engine import tick
 from django_reliable_jobs.management import reloading
 from django_reliable_jobs.management.console import database_of, show_log
+from django_reliable_jobs.management.jobs.arguments import queue_name
 from django_reliable_jobs.management.probing import add_health_port, fleet_pages, start_probe, worker_pages
 from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.memory import parse_bytes
@@ -43,6 +45,7 @@ class Command(BaseCommand):
         add(
             "--except",
             action="append",
+            type=queue_name,
             metavar="NAME",
             dest="excluded",
             default=[],
@@ -70,7 +73,7 @@ class Command(BaseCommand):
         add("--burst", action="store_true", help="run what is ready or due, then exit")
         add(
             "--shutdown-timeout",
-            type=float,
+            type=_timeout,
             default=25.0,
             metavar="SECONDS",
             help="how long running jobs may go on after SIGTERM before they are given back (default: 25)",
@@ -157,11 +160,11 @@ def _stop_scheduler(scheduler: Scheduler | None) -> None:
 
 
 def _worker(options: dict[str, Any]) -> Worker:
-    threads = options["threads"]
+    queues = _queues(options)  # a mistake in the words is told first
     return Worker(
         using=database_of(options["database"]),
-        queues=_queues(options),
-        threads=threads,
+        queues=queues,
+        threads=options["threads"],
         burst=options["burst"],
         shutdown_timeout=options["shutdown_timeout"],
         max_jobs=options["max_jobs"],
@@ -194,6 +197,9 @@ def _queues(options: dict[str, Any]) -> QueueOrder:
     if queues and excluded:
         raise CommandError("--queue and --except can't be combined: --queue already leaves out all others")
     weights = dict(queues) if queues else None
+    if weights and len(weights) < len(queues):
+        twice = next(name for name, _ in queues if [each for each, _ in queues].count(name) > 1)
+        raise CommandError(f"--queue names {twice} twice")
     if weights and None in weights.values() and any(weights.values()):
         raise CommandError("give every --queue a weight, or none: --queue critical=6 --queue default=3")
     return QueueOrder(weights=weights, excluded=excluded)
@@ -203,7 +209,17 @@ def _queue(text: str) -> tuple[str, int | None]:
     name, has_weight, weight = text.partition("=")
     if not name or (has_weight and not (weight.isdigit() and 1 <= int(weight) <= 1000)):
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME or NAME=WEIGHT with a weight from 1 to 1000")
-    return name, int(weight) if has_weight else None
+    return queue_name(name), int(weight) if has_weight else None
+
+
+def _timeout(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 or more")
+    return seconds
 
 
 def _positive(text: str) -> int:

@@ -70,9 +70,9 @@ def seconds(text: str) -> float:
 
 def queue_name(text: str) -> str:
     try:
-        return Declaration("jobs").queue_name(text)
+        return Declaration("").queue_name(text)
     except InvalidTask as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        raise argparse.ArgumentTypeError(str(error).removeprefix(": ")) from None
 
 
 def as_argument(parse: Callable[[str], T]) -> Callable[[str], T]:

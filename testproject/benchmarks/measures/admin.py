@@ -9,6 +9,7 @@ from testproject.benchmarks.rounds import Comparison, Run
 
 ROWS = 1_000_000
 GOAL_MS = 150
+TURNS = 5
 
 
 def measure(bench: Bench) -> list[Comparison]:
@@ -35,7 +36,7 @@ def _compare(bench: Bench, ended: int, live: int) -> Comparison:
 
 def _ask(bench: Bench, filled: str) -> dict[str, Any]:
     bench.arena.server.create("ours_run", filled)
-    answer: dict[str, Any] = bench.arena.call(bench.ours, "ours_run", "admin_pages")
+    answer: dict[str, Any] = bench.arena.call(bench.ours, "ours_run", "admin_pages", TURNS)
     bench.arena.server.drop("ours_run")
     return answer
 

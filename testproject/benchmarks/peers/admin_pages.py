@@ -14,20 +14,18 @@ from django.urls import reverse
 from django_reliable_jobs.models import Job, Schedule, Worker
 from testproject.benchmarks.peers.admin_rows import RARE_KEY, SCHEDULES
 
-TURNS = 5
 
-
-def admin_pages() -> dict[str, Any]:
-    """Ask for each page some times, after a first time that is not counted; return what it took."""
+def admin_pages(turns: int) -> dict[str, Any]:
+    """Ask for each page so many times, after a first time that is not counted; return what it took."""
     client = Client()
     may_all = {"is_staff": True, "is_superuser": True}
     operator, _ = get_user_model().objects.get_or_create(username="operator", defaults=may_all)
     client.force_login(operator)
     client.get(reverse("admin:index"))
-    return {name: _timed(client, address) for name, address in _addresses()}
+    return {name: _timed(client, address, turns) for name, address in _addresses()}
 
 
-def _timed(client: Client, address: str) -> dict[str, Any]:
+def _timed(client: Client, address: str, turns: int) -> dict[str, Any]:
     statements: list[str] = []
 
     def count(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
@@ -39,7 +37,7 @@ def _timed(client: Client, address: str) -> dict[str, Any]:
     if response.status_code != 200:
         raise AssertionError(f"{address} was answered with {response.status_code}")
     took = []
-    for _ in range(TURNS):
+    for _ in range(turns):
         start = time.perf_counter()
         client.get(address)
         took.append(1000 * (time.perf_counter() - start))

@@ -18,7 +18,7 @@ from typing import IO, Any
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
-from django.db import transaction
+from django.db import OperationalError, connection, transaction
 from django.db.models import Q, QuerySet
 from django.test import Client
 from django.urls import reverse
@@ -41,8 +41,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Go through the steps; raises CommandError if one did not do what it should."""
-        self.say("1. Migrate the database")
-        call_command("migrate", verbosity=0)
+        self.migrate()
         self.say("2. Place orders; each enqueues its jobs in its own transaction")
         orders = [self.place_order(customer) for customer in self.make_customers()]
         with transaction.atomic():
@@ -59,6 +58,18 @@ class Command(BaseCommand):
         self.show_table(jobs)
         self.verify(jobs, orders)
         self.show_next_steps(jobs)
+
+    def migrate(self) -> None:
+        """Say where the tables go before they go there; raises CommandError if that can't be reached."""
+        database = connection.settings_dict
+        is_ours = database["ENGINE"] == "testproject.embedded.backend"
+        self.say("1. Migrate the database" + ("" if is_ours else f" {database['NAME']!r} of DATABASE_URL"))
+        try:
+            connection.ensure_connection()
+        except OperationalError as error:
+            way_out = "" if is_ours else "\nWithout DATABASE_URL, the demo starts a PostgreSQL of its own."
+            raise CommandError(f"{error}{way_out}") from None
+        call_command("migrate", verbosity=0)
 
     def say(self, text: str) -> None:
         """Print a heading."""
