@@ -12,8 +12,7 @@ from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_reliable_jobs import json_faults, task
-from django_reliable_jobs.engine import insert, plain
-from django_reliable_jobs.engine import transaction as engine_transaction
+from django_reliable_jobs.engine import insert, plain, preparing
 from django_reliable_jobs.exceptions import InvalidArguments
 from django_reliable_jobs.models import Job
 from tests import tasks
@@ -122,7 +121,7 @@ class TestManyStatements:
     @pytest.fixture(autouse=True, params=["auto", "off"])
     def _few_at_once(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
         settings.RELIABLE_JOBS = {**settings.RELIABLE_JOBS, "PREPARE": request.param}
-        monkeypatch.setattr(engine_transaction, "_is_direct", WeakKeyDictionary())
+        monkeypatch.setattr(preparing, "_is_direct", WeakKeyDictionary())
         monkeypatch.setattr(insert, "CHUNK", 3)
 
     def test_they_come_back_in_their_order(self) -> None:
