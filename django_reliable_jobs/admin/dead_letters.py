@@ -34,6 +34,7 @@ def dead_letters_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
         "media": model_admin.media,
         "groups": [_shown(each, now, model_admin.admin_site.name) for each in found],
         "acts": [ACTS[name] for name in OFFERED if model_admin.may(request, ACTS[name])],
+        "count": total,
         "total": number(total),
         "is_cut": total >= MOST_GROUPED,
     }

@@ -23,7 +23,7 @@ from django_reliable_jobs.admin.addresses import address
 from django_reliable_jobs.admin.job_acts import ACTS, Act, in_words
 from django_reliable_jobs.admin.job_filters import LONGEST_ID, question
 from django_reliable_jobs.admin.job_paging import Question
-from django_reliable_jobs.admin.words import number
+from django_reliable_jobs.admin.words import Count, number
 from django_reliable_jobs.engine import inspection, job_search
 from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.models import Job
@@ -106,7 +106,7 @@ def _question(model_admin: Any, request: HttpRequest, jobs: QuerySet[Job], act: 
         "opts": model_admin.opts,
         "media": model_admin.media,
         "act": act,
-        "question": "" if is_across else act.question % number(count),
+        "question": "" if is_across else act.question % Count(count),
         "about": ngettext(
             "All that match the list and are in a state for it: about %s job.",
             "All that match the list and are in a state for it: about %s jobs.",

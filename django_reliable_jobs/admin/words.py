@@ -103,6 +103,13 @@ def number(value: float) -> str:
     return number_format(value, decimal_pos=0, use_l10n=True, force_grouping=True)
 
 
+class Count(int):
+    """A number that reads as `number()` writes it, and by which a lazy translation still chooses its plural."""
+
+    def __str__(self) -> str:
+        return number(int(self))
+
+
 def at_least(count: int, has_more: bool) -> str:
     """Return a number, with a sign if more was not counted."""
     return f"{number(count)}+" if has_more else number(count)

@@ -12,6 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from django.utils.html import strip_tags
+from django.utils.translation import override
 
 from django_reliable_jobs.admin import job_actions
 from django_reliable_jobs.engine import dead_letters
@@ -66,6 +67,16 @@ def test_what_died_without_an_exception_is_a_group_too(admin_client: Client) -> 
     assert (group.jobs, group.message) == (1, "its worker was lost")
     assert listed(admin_client, "?status=DEAD&task=x&error=-") == [job.pk]
     assert listed(admin_client, "?status=DEAD&task=x&error=CardDeclined") == [other.pk]
+
+
+@pytest.mark.parametrize(
+    ("language", "told"),
+    [("en", "1 job has used up its attempts"), ("de", "1 Job hat seine Versuche verbraucht")],
+)
+def test_one_is_told_of_as_one(admin_client: Client, language: str, told: str) -> None:
+    died()
+    with override(language):
+        assert told in admin_client.get(DEAD).content.decode()
 
 
 def test_the_page_shows_them_and_leads_to_each_group(admin_client: Client) -> None:

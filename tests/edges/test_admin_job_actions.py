@@ -10,8 +10,10 @@ from django.contrib.auth.models import Permission, User
 from django.db import OperationalError
 from django.test import Client
 from django.urls import reverse
+from django.utils.translation import override
 
-from django_reliable_jobs.admin import job_actions
+from django_reliable_jobs.admin import job_actions, job_acts
+from django_reliable_jobs.admin.words import Count
 from django_reliable_jobs.engine import lifecycle
 from django_reliable_jobs.models import CancelRequest, Job
 from django_reliable_jobs.testing import run_jobs
@@ -45,6 +47,19 @@ def act(client: Client, action: str, *jobs: Job, query: str = "", **entered: Any
 
 
 class TestQuestion:
+    @pytest.mark.parametrize(
+        ("language", "one", "more"),
+        [("en", "Retry 1 job?", "Retry 1,001 jobs?"), ("de", "1 Job wiederholen?", "1.001 Jobs wiederholen?")],
+    )
+    def test_it_counts_one_as_one(self, language: str, one: str, more: str) -> None:
+        with override(language):
+            asked = [job_acts.ACTS["retry"].question % Count(each) for each in (1, 1001)]
+        assert asked == [one, more]
+
+    def test_a_page_asks_about_one_job_as_one(self, admin_client: Client) -> None:
+        data = {"action": "retry", "index": 0, "_selected_action": [a_dead_job().pk]}
+        assert "Retry 1 job?" in admin_client.post(JOBS, data).content.decode()
+
     @pytest.mark.parametrize("action", PERMISSIONS)
     def test_nothing_happens_before_a_yes(self, admin_client: Client, action: str) -> None:
         before = [a_dead_job(), tasks.nothing.enqueue()]
