@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Collection
-from functools import partial
 from typing import Any, NamedTuple
 
 from django.db import IntegrityError
@@ -17,13 +16,13 @@ from django.db.backends.utils import CursorWrapper
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine import alerts, cancelling, counters, isolation, lifecycle, references, successes
+from django_reliable_jobs.engine import alerts, cancelling, counters, isolation, lifecycle, lost, references, successes
 from django_reliable_jobs.engine.deleting import DELETE_OLD_JOBS
 from django_reliable_jobs.engine.kinds import IS_OF_KIND, KINDS
-from django_reliable_jobs.engine.lifecycle import Ending, Outcome
+from django_reliable_jobs.engine.lifecycle import Ending
 from django_reliable_jobs.engine.transaction import engine_cursor, short_transaction
 from django_reliable_jobs.engine.wakeup import notify_idle
-from django_reliable_jobs.models import Alert, Attempt, Job
+from django_reliable_jobs.models import Alert, Job
 
 logger = logging.getLogger("django_reliable_jobs")
 
@@ -219,8 +218,8 @@ def _take_from(
     for job_id, token, max_attempts, age, losses, is_undoing, *place in cursor.fetchall():
         places[job_id] = place
         is_lost = started is None or token in started
-        loss = _loss(message, max_attempts, losses + 1, uniform, is_undoing=is_undoing)
-        outcome = loss if is_lost else NOT_STARTED
+        loss = lost.outcome(message, max_attempts, losses + 1, uniform, is_undoing=is_undoing)
+        outcome = loss if is_lost else lost.NOT_STARTED
         endings.append(Ending(job_id, token, outcome, started_ago=age))
     if worker.is_news:
         alerts.note(using, Alert.Kind.WORKER_LOST, worker.host, f"{message[0].upper()}{message[1:]}.")
@@ -228,35 +227,12 @@ def _take_from(
     taken, refused = isolation.write_each(lambda batch: lifecycle.end(using, batch, worker=name), endings)
     for ending, error in refused:
         logger.error("job %s was lost with its worker and can't be taken back: %s", ending.job_id, error)
+    lost.log_dead(
+        [each for each in endings if each.job_id in taken], {each: task for each, (_, task) in places.items()}
+    )
     counters.add_lost(using, [places[each.job_id] for each in endings if each.job_id in taken and each.outcome.losses])
     cursor.execute(FORGET_WORKER, {"id": worker.id})
     return len(taken)
-
-
-NOT_STARTED = Outcome(status=Job.Status.READY.value, uses_attempt=False)
-
-
-def _loss(message: str, max_attempts: int, losses: int, uniform: Callable[[], float], *, is_undoing: bool) -> Outcome:
-    told = partial(
-        Outcome,
-        attempt=Attempt.Outcome.LOST.value,
-        losses=losses,
-        error_class="WorkerLost",
-        error_message=message,
-    )
-    if is_undoing and losses >= settings.MAX_LOSSES:
-        return told(status=Job.Status.DEAD.value, compensation=Job.Compensation.FAILED.value, uses_attempt=False)
-    if max_attempts == 1 and not is_undoing:
-        reason = f"{message}; max_attempts=1 allows no second start"
-        return told(status=Job.Status.DEAD.value, reason=reason)
-    if losses >= settings.MAX_LOSSES:
-        reason = f"{message}; {losses} workers in a row were lost running this job"
-        return told(status=Job.Status.DEAD.value, reason=reason, uses_attempt=False)
-    if losses == 1:
-        return told(status=Job.Status.READY.value, uses_attempt=False)
-    # The first rescue is quick; a job that goes on losing its workers comes back later and later, and spread.
-    delay = min(5 * 2 ** (losses - 2), 60) * (1 + uniform())
-    return told(status=Job.Status.SCHEDULED.value, delay=delay, uses_attempt=False)
 
 
 def honour_cancel_requests(using: str) -> cancelling.Answered:

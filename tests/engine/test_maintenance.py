@@ -107,19 +107,22 @@ def test_more_jobs_than_a_batch_are_rescued(monkeypatch: pytest.MonkeyPatch) -> 
     assert not Worker.objects.exists()
 
 
-def test_a_job_that_may_start_once_is_dead_when_lost() -> None:
+def test_a_job_that_may_start_once_is_dead_when_lost_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
     found = losing(1, max_attempts=1)
     assert (found.status, found.attempt) == ("DEAD", 1)
     assert "max_attempts=1" in found.reason
+    [record] = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert record.getMessage() == f"job {found.pk} ({found.task}) is dead: {found.reason}"
 
 
-def test_a_job_that_goes_on_losing_its_workers_comes_back_later_and_later() -> None:
+def test_a_job_that_goes_on_losing_its_workers_comes_back_later_and_later(caplog: pytest.LogCaptureFixture) -> None:
     assert losing(1).status == "READY"
     for losses, delay in ((2, 7.5), (3, 15), (4, 30)):
         before = timezone.now()
         found = losing(losses)
         assert (found.status, found.attempt, found.losses) == ("SCHEDULED", 0, losses)
         assert before < found.run_after - timedelta(seconds=delay) < timezone.now()
+    assert "is dead" not in caplog.text
 
 
 def test_the_last_loss_ends_it(settings: Any) -> None:
