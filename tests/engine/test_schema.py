@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, models, transaction
-from django.utils import timezone
 
 from django_reliable_jobs.models import Job
 from tests import factories
@@ -34,7 +34,7 @@ LIES: dict[str, list[tuple[type, dict[str, Any]]]] = {
         ],
         (factories.ReadyJobFactory, {"status": "ready"}),
         (factories.SucceededJobFactory, {"status": "FAILED"}),
-        (factories.ReadyJobFactory, {"finished_at": timezone.now()}),
+        (factories.ReadyJobFactory, {"finished_at": datetime(2026, 7, 1, tzinfo=UTC)}),
     ],
     "reliable_job_counts_in_range": [
         (factories.ReadyJobFactory, {"attempt": -1}),
