@@ -6,11 +6,11 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from django_reliable_jobs.exceptions import InvalidArguments, InvalidTask
 from django_reliable_jobs.retry import LONGEST_SPAN, RetryPolicy, as_seconds
+from django_reliable_jobs.spelling import right_word
 from django_reliable_jobs.task_options import DEFAULTS, Choices, UniqueKey
 
 MAX_NAME = 255
@@ -44,8 +44,8 @@ def refuse_unknown_options(function: Any, given: Iterable[str]) -> None:
     known = [*DEFAULTS, "takes_context"]
     for name in given:
         if name not in known:
-            close = get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(known)}"
+            meant = right_word(name, known)
+            hint = f"did you mean {meant!r}?" if meant else f"the options are {', '.join(known)}"
             raise InvalidTask(f"{getattr(function, '__qualname__', function)}: @task has no option {name!r}: {hint}")
 
 
@@ -53,8 +53,9 @@ def check_choices(task: str, choices: Choices) -> None:
     """Raise InvalidArguments for a choice of `Task.using()` that does not exist or can't hold."""
     for name in choices:
         if name not in Choices.__annotations__:
-            known = ", ".join(Choices.__annotations__)
-            raise InvalidArguments(f"{task}: using() has no choice {name!r}: the choices are {known}")
+            meant = right_word(name, known := list(Choices.__annotations__))
+            hint = f"did you mean {meant!r}? " if meant else ""
+            raise InvalidArguments(f"{task}: using() has no choice {name!r}: {hint}the choices are {', '.join(known)}")
     check = Declaration(task, error=InvalidArguments)
     if choices.get("queue_name") is not None:
         check.queue_name(choices["queue_name"])

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from inspect import isfunction
 from typing import Any, TypeVar
 
 from django_reliable_jobs.exceptions import InvalidSchedule, InvalidTask
 from django_reliable_jobs.recurrence import Recurrence
 from django_reliable_jobs.registry import Task
 from django_reliable_jobs.schedule_options import ScheduleOptions, checked_name
+from django_reliable_jobs.spelling import spelt
 
 T = TypeVar("T", bound=Task[..., Any])
 
@@ -30,6 +32,7 @@ class DeclaredSchedule:
     options: ScheduleOptions
 
 
+@spelt("@scheduled", "@scheduled(Cron('0 2 * * *'), overlap='skip')", InvalidTask)
 def scheduled(
     recurrence: Recurrence,
     *,
@@ -66,6 +69,11 @@ def scheduled(
 
     Spans are timedeltas or seconds. Raises InvalidTask, which names what can't hold.
     """
+
+    given: Any = recurrence
+    if isinstance(given, Task) or isfunction(given):
+        shown = getattr(given, "__qualname__", repr(given))
+        raise InvalidTask(f"{shown}: @scheduled needs to be told when: @scheduled(Every(hours=1)), above @task()")
 
     def declare(task: T) -> T:
         if not isinstance(task, Task):

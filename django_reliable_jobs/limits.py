@@ -15,6 +15,7 @@ from hashlib import blake2b
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from django_reliable_jobs.exceptions import InvalidTask
+from django_reliable_jobs.spelling import spelt_class
 
 MOST = 1_000_000  # jobs at once, starts in a period, starts in a burst
 MAX_NAME_BYTES = 100
@@ -40,14 +41,6 @@ class _Limit:
     per: tuple[str, ...]
     name: str | None
 
-    def __new__(cls: type[L], *args: Any, **kwargs: Any) -> L:
-        # Before __init__, so that a misspelt argument is answered with those that there are.
-        known = list(inspect.signature(cls.__init__).parameters)[1:]
-        for each in kwargs:
-            if each not in known:
-                raise InvalidTask(f"{cls.__name__}() has no argument {each!r}: it takes {', '.join(known)}")
-        return super().__new__(cls)
-
     def key(self, default_name: str, arguments: Mapping[str, Any]) -> str:
         """Return the key under which a call with these arguments (JSON values by name) is counted."""
         name = self.name or default_name
@@ -61,6 +54,7 @@ class _Limit:
             object.__setattr__(self, name, value)
 
 
+@spelt_class("Concurrency(3, per='customer_id')", InvalidTask)
 @dataclass(frozen=True, init=False)
 class Concurrency(_Limit):
     """At most `allowed` jobs at once: of the task, or of all tasks that give this `name`; with `per`, of each value of
@@ -83,6 +77,7 @@ class Concurrency(_Limit):
         return as_text(self.allowed)
 
 
+@spelt_class("Rate('600/m', burst=20)", InvalidTask)
 @dataclass(frozen=True, init=False)
 class Rate(_Limit):
     """At most `allowed` starts in `period` seconds, evenly spread but for a `burst` after a rest; `per` and `name` as

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django_reliable_jobs.exceptions import InvalidTask
+from django_reliable_jobs.spelling import spelt_class
 
 Backoff = Callable[[int, BaseException], "float | timedelta | None"]
 
 LONGEST_SPAN = 100 * 365 * 86400  # seconds; far from what a timestamp can't hold
 
 
+@spelt_class("exponential(first=5, maximum=600)", InvalidTask)
 @dataclass(frozen=True)
 class exponential:  # lower case, as it reads where it is used: backoff=exponential(first=5)
     """Wait `first` seconds after the first failure, then `factor` times longer each time, at most `maximum`.

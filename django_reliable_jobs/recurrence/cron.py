@@ -13,6 +13,7 @@ from django_reliable_jobs.recurrence import clock_change_notes, cron_fields, des
 from django_reliable_jobs.recurrence.clock_change_notes import ClockChangeNote
 from django_reliable_jobs.recurrence.clock_changes import load_zone
 from django_reliable_jobs.recurrence.fires import Plan, first_fire_after, last_fire_before
+from django_reliable_jobs.spelling import spelt_class
 
 OnGap = Literal["auto", "after", "shift", "skip"]
 OnFold = Literal["auto", "first", "second", "both"]
@@ -21,6 +22,7 @@ GAP_RULES = ("auto", "after", "shift", "skip")
 FOLD_RULES = ("auto", "first", "second", "both")
 
 
+@spelt_class("Cron('0 2 * * *', timezone='Europe/Berlin')", InvalidRecurrence)
 @dataclass(frozen=True, slots=True)
 class Cron:
     """Fires when the clocks of `timezone` show what `expression` names.

@@ -10,10 +10,12 @@ from typing import Any, ClassVar
 from django_reliable_jobs.exceptions import InvalidRecurrence
 from django_reliable_jobs.recurrence import moments
 from django_reliable_jobs.recurrence.clock_change_notes import ClockChangeNote
+from django_reliable_jobs.spelling import spelt_class
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+@spelt_class("Every(minutes=5)", InvalidRecurrence)
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Every:
     """Fires at anchor + k x interval (k = 0, 1, 2 …) in elapsed time, for ever in the same phase.

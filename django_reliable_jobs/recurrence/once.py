@@ -10,8 +10,10 @@ from typing import Any, ClassVar
 from django_reliable_jobs.exceptions import InvalidRecurrence
 from django_reliable_jobs.recurrence import moments
 from django_reliable_jobs.recurrence.clock_change_notes import ClockChangeNote
+from django_reliable_jobs.spelling import spelt_class
 
 
+@spelt_class("Once(at=datetime(2030, 1, 31, 8, tzinfo=UTC))", InvalidRecurrence)
 @dataclass(frozen=True, slots=True)
 class Once:
     """Fires once, at `at`: an aware datetime. Raises InvalidRecurrence for anything else."""

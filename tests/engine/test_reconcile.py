@@ -157,6 +157,14 @@ class TestDeclaration:
                 scheduled(NIGHTLY, kwargs={"name": "x"}, overlap="maybe")(tasks.effect)
             with pytest.raises(InvalidTask, match="missing a required argument: 'name'"):
                 scheduled(NIGHTLY)(tasks.effect)
+            with pytest.raises(
+                InvalidTask, match=r"@scheduled\(\) has no argument 'overlp': did you mean 'overlap'\? it takes"
+            ):
+                scheduled(NIGHTLY, overlp="skip")(tasks.effect)  # type: ignore[call-arg]
+            with pytest.raises(InvalidTask, match=r"@scheduled\(\) takes only recurrence without a name: it takes"):
+                scheduled(NIGHTLY, "nightly")(tasks.effect)  # type: ignore[misc]
+            with pytest.raises(InvalidTask, match=r"effect: @scheduled needs to be told when: @scheduled\(Every"):
+                scheduled(tasks.effect)  # type: ignore[arg-type]
             with pytest.raises(InvalidTask, match=r"must be Cron\(…\), Every\(…\) or Once\(…\), not '0 2"):
                 scheduled("0 2 * * *")(tasks.effect)  # type: ignore[arg-type]
 

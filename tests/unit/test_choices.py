@@ -36,7 +36,11 @@ REFUSED_CHOICES = [
         "between the years 1970 and 9000",
     ),
     ("database", ["nowhere", 1, "", ["default"]], "database must be one of 'default'"),
-    ("queue", ["x", None], "using() has no choice 'queue': the choices are queue_name, priority, run_after"),
+    (
+        "queue",
+        ["x", None],
+        "using() has no choice 'queue': did you mean 'queue_name'? the choices are queue_name, priority, run_after",
+    ),
 ]
 
 

@@ -107,7 +107,9 @@ def test_a_bad_burst_is_refused(burst: Any) -> None:
 
 def test_a_misspelt_argument_is_answered_with_those_that_there_are() -> None:
     assert "allowed, per, name" in message_of(lambda: Concurrency(1, pre="customer_id"))  # type: ignore[call-arg]
-    assert "rate, per, name, burst" in message_of(lambda: Rate("1/s", bursts=2))  # type: ignore[call-arg]
+    message = message_of(lambda: Rate("1/s", bursts=2))  # type: ignore[call-arg]
+    assert "did you mean 'burst'? it takes rate, per, name, burst" in message
+    assert "only rate without a name" in message_of(lambda: Rate("1/s", 2))  # type: ignore[misc]
 
 
 def test_an_argument_that_the_task_does_not_have_is_refused_with_those_that_it_has() -> None:

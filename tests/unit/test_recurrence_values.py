@@ -7,6 +7,7 @@ import json
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from datetime import UTC, date, datetime, timedelta, timezone
 from itertools import islice
@@ -49,6 +50,30 @@ def test_its_repr_makes_it_again(recurrence: Recurrence) -> None:
 
     names = {"Cron": Cron, "Every": Every, "Once": Once, "datetime": datetime_module}
     assert eval(repr(recurrence), names) == recurrence
+
+
+@pytest.mark.parametrize(
+    ("make", "fault", "way_out"),
+    [
+        (
+            lambda: Cron("0 2 * * *", tz="Europe/Berlin"),
+            "Cron() has no argument 'tz': did you mean 'timezone'?",
+            "Cron(",
+        ),
+        (lambda: Cron("0 2 * * *", "Europe/Berlin"), "Cron() takes only expression without a name: ", "timezone="),
+        (lambda: Cron(), "missing a required argument: 'expression'", "Cron('0 2 * * *'"),
+        (lambda: Every(5), "Every() takes nothing without a name: it takes weeks, days, ", "Every(minutes=5)"),
+        (lambda: Every(minuts=5), "Every() has no argument 'minuts': did you mean 'minutes'?", "Every(minutes=5)"),
+        (lambda: Every(zzz=5), "Every() has no argument 'zzz': it takes weeks, days, ", "Every(minutes=5)"),
+        (lambda: Once(when=NOON), "Once() has no argument 'when': it takes at", "Once(at=datetime("),
+        (lambda: Once(NOON, NOON), "Once() takes only at without a name", "Once(at=datetime("),
+    ],
+)
+def test_wrong_words_are_told_with_those_that_are_right(make: Callable[[], object], fault: str, way_out: str) -> None:
+    with pytest.raises(InvalidRecurrence) as refused:
+        make()
+    assert fault in str(refused.value)
+    assert way_out in str(refused.value)
 
 
 @each

@@ -22,6 +22,15 @@ def test_the_first_failure_waits_first_and_each_further_one_factor_times_longer(
     assert delays(exponential(first=5, factor=3, maximum=1000)) == [5, 15, 45, 135, 405, 1000]
 
 
+def test_wrong_words_are_told_with_those_that_are_right() -> None:
+    with pytest.raises(
+        InvalidTask, match=r"exponential\(\) has no argument 'max': did you mean 'maximum'\? it takes first"
+    ):
+        exponential(max=60)  # type: ignore[call-arg]
+    with pytest.raises(InvalidTask, match=r"takes only first, factor, maximum, jitter without a name"):
+        exponential(1, 2, 3, 0.5, 5)  # type: ignore[call-arg]
+
+
 def test_a_factor_of_one_keeps_the_delay() -> None:
     assert delays(exponential(first=7, factor=1)) == [7] * 6
 
