@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from django.db.backends.utils import CursorWrapper
@@ -29,12 +29,11 @@ _INTO = """
 INSERT INTO django_reliable_jobs_job (task, queue_name, priority, max_attempts, created_at, run_after, args, kwargs)"""
 _SHARED = "%(task)s, %(queue_name)s, %(priority)s, %(max_attempts)s, statement_timestamp(), statement_timestamp()"
 _NOTHING = (None,) * 5
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTIFY = notify_idle("%(queue_name)s")
 
-# The moment in microseconds: to read a number takes a tenth of the time.
+# The moment as a number, which is read in a fraction of the time; it is exact to the microsecond for 200 years.
 INSERT_ONE = f"""{_INTO} VALUES ({_SHARED}, %(args)s, %(kwargs)s)
-RETURNING id, (extract(epoch FROM created_at) * 1000000)::bigint, {_NOTIFY}"""
+RETURNING id, date_part('epoch', created_at), {_NOTIFY}"""
 
 # The arguments travel as one JSON array, which needs no escaping item by item, and the ids come back in one row. ORDER
 # BY keeps the ids in the order of the calls.
@@ -69,8 +68,8 @@ def insert_one(using: str, placement: Placement[..., Any], args: Carried, kwargs
     given = insert.common_parameters(placement)
     with engine_cursor(using) as cursor:
         cursor.execute(INSERT_ONE, {**given, "args": args.text, "kwargs": kwargs.text})
-        job_id, microseconds, _ = cursor.fetchone()
-    fields = insert.fields_of_new(given, _EPOCH + timedelta(microseconds=microseconds))
+        job_id, seconds, _ = cursor.fetchone()
+    fields = insert.fields_of_new(given, datetime.fromtimestamp(seconds, UTC))
     fields["id"], fields["args"], fields["kwargs"] = job_id, args.value, kwargs.value
     return insert.new_job(using, fields)
 

@@ -83,33 +83,29 @@ class PreparingCursor(psycopg.Cursor[Any]):
 
     def __init__(self, connection: BaseDatabaseWrapper, about_to_wait: Callable[[], None] | None = None) -> None:
         super().__init__(connection.connection)
-        self._django = connection
+        self._django, self._session = connection, connection.connection
         self._about_to_wait = about_to_wait
 
     def execute(self, query: Any, params: Any = None, **_: Any) -> Any:
         self._django.validate_no_broken_transaction()
+        session = self._session
+        before, session.prepare_threshold = session.prepare_threshold, 0
         with self._django.wrap_database_errors:
             try:
-                self._execute_prepared(query, params)
+                super().execute(query, params, prepare=True)
             except _STALE as error:
-                _note_stale(self.connection, error)
+                _note_stale(session, error)
                 if is_in_transaction(self._django):
                     raise  # it is broken
                 self._about_to_wait = None  # was called
                 super().execute(query, params, prepare=False)
-        wire = self.connection.pgconn
+            finally:
+                session.prepare_threshold = before
+        wire = session.pgconn
         if wire.pipeline_status:  # the server is to answer when it is done, not when it is asked for the answer
             wire.send_flush_request()
             wire.flush()
         return self
-
-    def _execute_prepared(self, query: Any, params: Any) -> None:
-        before = self.connection.prepare_threshold
-        self.connection.prepare_threshold = 0
-        try:
-            super().execute(query, params, prepare=True)
-        finally:
-            self.connection.prepare_threshold = before
 
     def _execute_gen(self, *args: Any, **options: Any) -> Any:
         sending = super()._execute_gen(*args, **options)
