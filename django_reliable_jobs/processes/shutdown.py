@@ -61,6 +61,14 @@ class Shutdown:
                 self._recorder.flag(None, "shutdown")
         return self._leave()
 
+    def leave_all(self) -> int:
+        """End without a word to a database that does not answer; what is in hand is rescued from here."""
+        self._recorder.flag(None, "lost")
+        self._worker.stop_parts()
+        self._worker.heartbeat.stop(timeout=0)
+        connections.close_all()
+        return 1
+
     def _drain(self, deadline: float) -> None:
         self._worker.vitals.turned()
         self._try(deadline, self._record)

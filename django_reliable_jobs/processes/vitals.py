@@ -14,7 +14,8 @@ ENVIRONMENT = "RELIABLE_JOBS_VITALS"  # the path of the file, set by the supervi
 
 SLOTS = 1024  # more than a worker holds of jobs that have started and are not recorded
 
-_HEADER = struct.Struct("=ddqq")  # last turn, last heartbeat (the machine's monotonic clock), worker id, tokens missed
+# Last turn, last heartbeat (the machine's monotonic clock), worker id, tokens missed, gave up.
+_HEADER = struct.Struct("=ddqqq")
 _TOKEN = struct.Struct("=q")
 _SIZE = _HEADER.size + SLOTS * _TOKEN.size
 
@@ -60,6 +61,10 @@ class Vitals:
     def beat(self, worker_id: int) -> None:
         struct.pack_into("=dq", self._memory, 8, time.monotonic(), worker_id)
 
+    def gave_up(self) -> None:
+        """Note that this process ends since its database does not answer: another would fare no better."""
+        struct.pack_into("=q", self._memory, 32, 1)
+
     def started(self, token: int) -> None:
         """Note that the job of this token begins; from here on a loss of this process is a loss of the job."""
         if not self._is_seen:
@@ -98,6 +103,10 @@ class Vitals:
     @property
     def worker_id(self) -> int:
         return int(_HEADER.unpack_from(self._memory)[2])
+
+    @property
+    def has_given_up(self) -> bool:
+        return bool(_HEADER.unpack_from(self._memory)[4])
 
     @property
     def started_tokens(self) -> set[int] | None:

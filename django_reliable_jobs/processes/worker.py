@@ -27,6 +27,7 @@ from django_reliable_jobs.processes.intake import Intake
 from django_reliable_jobs.processes.listener import Listener
 from django_reliable_jobs.processes.loop import pause_after
 from django_reliable_jobs.processes.memory import resident_bytes
+from django_reliable_jobs.processes.patience import Patience
 from django_reliable_jobs.processes.pool import HeldJob, Pool
 from django_reliable_jobs.processes.queues import QueueOrder
 from django_reliable_jobs.processes.recorder import Recorder
@@ -74,6 +75,7 @@ class Worker:
         self.stops_asked = 0
         self.before_leaving: Callable[[], None] = lambda: None  # while the jobs that are to be cut still run
         self._burst = burst
+        self._patience = Patience(self, is_limited=burst)
         self._max_memory = max_memory
         self._exit_code = 0
         self.is_patient = False
@@ -163,23 +165,22 @@ class Worker:
         self._thread = threading.get_ident()
         self.vitals.turned()
         if not self._until_reached(self._register):
-            logger.warning("worker %s was stopped before it reached the database", self.identity)
-            return 1
+            return self._patience.leave_unregistered()
         logger.info("worker %s serves %s with %s threads", self.identity, self.queues, self.threads)
         self.pool.start()
         for part in (self.heartbeat, self._housekeeping, self._listener, self._deadlines):
             part.start()
-        failures = 0
         while not self.stops_asked:
             try:
                 connections.make_usable()
                 own(self.using)
                 if not self._turn():
                     break
-                failures = 0
+                self._patience.answered()
             except (DatabaseError, MemoryError) as error:  # a job may leave no memory for anybody, for a moment
-                failures += 1
-                self.lost_connection(error, failures)
+                self._patience.failed(error)
+        if self._patience.has_run_out:
+            return Shutdown(self).leave_all()
         self._intake.take_in()
         cut = Shutdown(self).finish()
         logger.info("worker %s has stopped", self.identity)
@@ -278,14 +279,13 @@ class Worker:
         )
 
     def _until_reached(self, action: Callable[[], None]) -> bool:
-        failures = 0
         while not self.stops_asked:
             try:
                 action()
+                self._patience.answered()
                 return True
             except (OperationalError, InternalError, InterfaceError) as error:  # InternalError: it is read-only
-                failures += 1
-                self.lost_connection(error, failures)
+                self._patience.failed(error)
         return False
 
     def stop_parts(self) -> None:
