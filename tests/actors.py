@@ -86,6 +86,12 @@ def wait_until_blocked(actor: Actor, timeout: float = 60) -> None:
     wait_for(is_blocked, timeout=timeout, what=f"{actor.name} to wait for a lock")
 
 
+def terminate(pid: int) -> None:
+    """End a session, and wait until it is gone."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s, 10000)", [pid])
+
+
 def somebody_waits_for_a_lock() -> bool:
     """Whether a session of the test's database does; others may use the server at the same time."""
     with connection.cursor() as cursor:

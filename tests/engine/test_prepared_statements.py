@@ -13,6 +13,7 @@ from django_reliable_jobs.engine.preparing import OFTEN
 from django_reliable_jobs.engine.transaction import engine_cursor
 from django_reliable_jobs.models import Job
 from tests import tasks
+from tests.sessions import prepared
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -20,12 +21,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def execute(sql: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(sql)
-
-
-def prepared() -> int:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_prepared_statements")
-        return int(cursor.fetchone()[0])
 
 
 @pytest.fixture

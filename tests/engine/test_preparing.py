@@ -1,30 +1,77 @@
-"""What is done while a statement is on its way."""
+"""On which sessions statements are prepared, and what is done while one is on its way."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from threading import local
+from typing import Any
 
 import pytest
-from django.db import DataError, connection, transaction
+from django.db import DataError, OperationalError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 
-from django_reliable_jobs.engine.preparing import keep_sessions
-from django_reliable_jobs.engine.transaction import engine_cursor
-from tests.actors import on_stage, somebody_waits_for_a_lock, wait_for
+from django_reliable_jobs.engine.preparing import OFTEN, keep_sessions
+from django_reliable_jobs.engine.transaction import engine_cursor, own
+from tests import tasks
+from tests.actors import on_stage, somebody_waits_for_a_lock, terminate, wait_for
+from tests.sessions import prepared
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 KEY = 7_305
 
 
-@pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Sessions are kept, as in a worker, so that what is executed is prepared."""
+def test_a_process_that_keeps_its_sessions_prepares_in_a_transaction_of_the_project_too(kept: None) -> None:
+    connection.close()
+    before = connection.settings_dict["OPTIONS"].get("prepare_threshold")
+    with engine_cursor("default") as cursor:
+        cursor.execute("SELECT %(given)s::int", {"given": 1})
+    with transaction.atomic(), engine_cursor("default") as cursor:
+        cursor.execute("SELECT %(given)s::bigint", {"given": 2})
+        assert cursor.fetchall() == [(2,)]
+    assert prepared() == 2
+    assert connection.connection.prepare_threshold == before, "what the project executes is not prepared"
+
+
+def test_what_a_session_of_the_project_executes_often_is_prepared() -> None:
+    connection.close()
+    counts = []
+    for number in range(OFTEN + 2):
+        tasks.effect.enqueue(f"number {number}")
+        counts.append(prepared())
+    assert counts == [0] * OFTEN + [1, 1]
+    with transaction.atomic():
+        tasks.effect.enqueue("in a transaction")
+    assert prepared() == 1, "the same one"
+
+
+def test_a_project_that_logs_its_statements_sees_one_for_each_job() -> None:
+    connection.close()
+    for number in range(OFTEN + 2):
+        with CaptureQueriesContext(connection) as captured:
+            tasks.effect.enqueue(f"number {number}")
+        assert [f"number {number}" in query["sql"] for query in captured.captured_queries] == [True]
+
+
+def test_a_connection_that_breaks_while_it_is_looked_at_is_told_as_django_tells_it(kept: None) -> None:
+    connection.close()
+    connection.connect()
+    pid = connection.connection.info.backend_pid
+    with on_stage("other") as [other]:
+        other.does(terminate, pid)
+    with pytest.raises(OperationalError), engine_cursor("default") as cursor:
+        cursor.execute("SELECT 1")
+    connection.close()
+
+
+def test_nothing_is_prepared_where_the_settings_say_so(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    settings.RELIABLE_JOBS = {**settings.RELIABLE_JOBS, "PREPARE": "off"}
     monkeypatch.setattr("django_reliable_jobs.engine.preparing._thread", local())
+    connection.close()
     keep_sessions()
-    connection.close()
-    yield
-    connection.close()
+    own("default")
+    with engine_cursor("default") as cursor:
+        cursor.execute("SELECT %(given)s::int", {"given": 1})
+    assert prepared() == 0
 
 
 @pytest.mark.parametrize("execution", ["the first", "a later one"])

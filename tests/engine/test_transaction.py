@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import local
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection, connections, transaction
-from django.test.utils import CaptureQueriesContext
+from django.db import connection, connections, transaction
 
 from django_reliable_jobs import engine
 from django_reliable_jobs.engine import atomic, heartbeat, limits, maintenance, queues
-from django_reliable_jobs.engine.preparing import OFTEN, keep_sessions
+from django_reliable_jobs.engine.preparing import OFTEN
 from django_reliable_jobs.engine.transaction import engine_cursor, own, short_transaction
 from django_reliable_jobs.models import Job, Limit, Queue, Worker
 from tests import tasks
 from tests.actors import Actor, on_stage, somebody_waits_for_a_lock, wait_for, wait_until_blocked
 from tests.claims import claim, claim_one_as, port_of, succeed
+from tests.sessions import prepared
 from tests.states import a_worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -115,51 +114,6 @@ def test_a_connection_of_its_own_is_read_committed_and_prepares_what_it_executes
         assert level_in(cursor) == level, "another connection is as it was"
 
 
-@pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions are kept, as in a worker."""
-    monkeypatch.setattr("django_reliable_jobs.engine.preparing._thread", local())
-    keep_sessions()
-
-
-def prepared() -> int:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_prepared_statements")
-        return int(cursor.fetchone()[0])
-
-
-def test_a_process_that_keeps_its_sessions_prepares_in_a_transaction_of_the_project_too(kept: None) -> None:
-    connection.close()
-    before = connection.settings_dict["OPTIONS"].get("prepare_threshold")
-    with engine_cursor("default") as cursor:
-        cursor.execute("SELECT %(given)s::int", {"given": 1})
-    with transaction.atomic(), engine_cursor("default") as cursor:
-        cursor.execute("SELECT %(given)s::bigint", {"given": 2})
-        assert cursor.fetchall() == [(2,)]
-    assert prepared() == 2
-    assert connection.connection.prepare_threshold == before, "what the project executes is not prepared"
-
-
-def test_what_a_session_of_the_project_executes_often_is_prepared() -> None:
-    connection.close()
-    counts = []
-    for number in range(OFTEN + 2):
-        tasks.effect.enqueue(f"number {number}")
-        counts.append(prepared())
-    assert counts == [0] * OFTEN + [1, 1]
-    with transaction.atomic():
-        tasks.effect.enqueue("in a transaction")
-    assert prepared() == 1, "the same one"
-
-
-def test_a_project_that_logs_its_statements_sees_one_for_each_job() -> None:
-    connection.close()
-    for number in range(OFTEN + 2):
-        with CaptureQueriesContext(connection) as captured:
-            tasks.effect.enqueue(f"number {number}")
-        assert [f"number {number}" in query["sql"] for query in captured.captured_queries] == [True]
-
-
 def test_what_a_session_of_another_level_executes_often_is_not_prepared(level: str) -> None:
     for _ in range(OFTEN + 2):
         tasks.effect.enqueue("somebody")
@@ -171,33 +125,6 @@ def test_a_session_of_another_level_is_kept_without_preparing(kept: None, level:
         assert level_in(cursor) == "read committed"
     with connection.cursor() as cursor:
         assert level_in(cursor) == level
-    assert prepared() == 0
-
-
-def test_a_connection_that_breaks_while_it_is_looked_at_is_told_as_django_tells_it(kept: None) -> None:
-    connection.close()
-    connection.connect()
-    pid = connection.connection.info.backend_pid
-    with on_stage("other") as [other]:
-        other.does(terminate, pid)
-    with pytest.raises(OperationalError), engine_cursor("default") as cursor:
-        cursor.execute("SELECT 1")
-    connection.close()
-
-
-def terminate(pid: int) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_terminate_backend(%s, 10000)", [pid])
-
-
-def test_nothing_is_prepared_where_the_settings_say_so(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
-    settings.RELIABLE_JOBS = {**settings.RELIABLE_JOBS, "PREPARE": "off"}
-    monkeypatch.setattr("django_reliable_jobs.engine.preparing._thread", local())
-    connection.close()
-    keep_sessions()
-    own("default")
-    with engine_cursor("default") as cursor:
-        cursor.execute("SELECT %(given)s::int", {"given": 1})
     assert prepared() == 0
 
 

@@ -15,8 +15,7 @@ from django_reliable_jobs.processes.intake import Intake
 from django_reliable_jobs.processes.queues import QueueOrder
 from django_reliable_jobs.processes.worker import Worker
 from tests import tasks
-from tests.actors import on_stage, somebody_waits_for_a_lock, wait_for
-from tests.engine.test_transaction import terminate
+from tests.actors import on_stage, somebody_waits_for_a_lock, terminate, wait_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
