@@ -10,12 +10,14 @@ from django_reliable_jobs.arguments import Carried
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import insert, plain, unique
 from django_reliable_jobs.engine.insert import Call
+from django_reliable_jobs.engine.requirements import noting_migrate
 from django_reliable_jobs.engine.transaction import default_database, short_transaction
 from django_reliable_jobs.exceptions import InvalidArguments
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.registry import Placement, Task
 
 
+@noting_migrate
 def enqueue(placement: Placement[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job:
     """Insert one job in the caller's transaction, or find the live job of its unique key. See `Task.enqueue`."""
     using = placement.database or default_database()
@@ -27,6 +29,7 @@ def enqueue(placement: Placement[..., Any], args: Sequence[Any], kwargs: Mapping
     return insert.insert_one(using, shared, call)
 
 
+@noting_migrate
 def enqueue_many(placement: Placement[..., Any], calls: Iterable[Mapping[str, Any]]) -> list[Job]:
     """Insert a job per call in the caller's transaction; see `Task.enqueue_many`."""
     using = placement.database or default_database()

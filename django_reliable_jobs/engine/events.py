@@ -6,6 +6,7 @@ from typing import Any
 
 from django_reliable_jobs import arguments, clock
 from django_reliable_jobs.conf import settings
+from django_reliable_jobs.engine.requirements import noting_migrate
 from django_reliable_jobs.engine.transaction import default_database, engine_cursor
 from django_reliable_jobs.engine.wakeup import NOTIFY_ANY_IDLE
 from django_reliable_jobs.sync_only import refuse_on_event_loop
@@ -35,6 +36,7 @@ DELETE FROM django_reliable_jobs_event WHERE id IN (SELECT id FROM old)
 """
 
 
+@noting_migrate
 def emit(name: str, payload: Any, *, using: str | None) -> bool:
     """Insert an event in the caller's transaction. See `django_reliable_jobs.emit_event`."""
     refuse_on_event_loop("emit_event()", "`await aemit_event(…)`")

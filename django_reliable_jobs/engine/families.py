@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from django_reliable_jobs import clock
+from django_reliable_jobs.engine.requirements import noting_migrate
 from django_reliable_jobs.engine.transaction import engine_cursor
 from django_reliable_jobs.engine.wakeup import NOTIFY_ANY_IDLE
 
@@ -140,6 +141,7 @@ class Member(NamedTuple):
     reason: str | None
 
 
+@noting_migrate
 def create(using: str, followers: Mapping[str, str | None] = NO_FOLLOWERS, *, parent_id: int | None = None) -> int:
     """Insert a batch in the current transaction; return its id."""
     given = {**NO_FOLLOWERS, **followers}

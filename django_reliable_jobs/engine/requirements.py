@@ -4,15 +4,20 @@ those do not run, as under WSGI and ASGI.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import wraps
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import Error as DatabaseError
-from django.db import NotSupportedError
+from django.db import NotSupportedError, ProgrammingError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 LEAST_VERSION = 14
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Mistake(NamedTuple):
@@ -36,6 +41,27 @@ def require(connection: BaseDatabaseWrapper) -> None:
     if connection.vendor == "postgresql" and django_settings.USE_TZ:
         return
     raise ImproperlyConfigured(str(engine_mistake(connection) or NAIVE))
+
+
+def noting_migrate(function: Callable[P, R]) -> Callable[P, R]:
+    """Have what the project calls add the way out to PostgreSQL's error that one of our tables, or a column, is not
+    there. The error stays the same.
+    """
+
+    @wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except ProgrammingError as error:
+            is_missing = getattr(error.__cause__, "sqlstate", None) in ("42P01", "42703")  # a table, a column
+            if is_missing and "django_reliable_jobs_" in str(error):
+                error.add_note(
+                    "The tables of django_reliable_jobs are not in this database as this version needs them."
+                    " Run: manage.py migrate"
+                )
+            raise
+
+    return called
 
 
 def engine_mistake(connection: BaseDatabaseWrapper) -> Mistake | None:
