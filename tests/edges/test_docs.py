@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
+import tomllib
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
@@ -186,6 +187,16 @@ def test_every_link_between_pages_leads_to_one_and_to_its_heading() -> None:
         if not file.exists() or (anchor and anchor not in anchors_of(file)):
             broken.append((str(page.relative_to(CHECKOUT)), target, anchor))
     assert broken == []
+
+
+def test_one_page_says_how_to_install_it_and_what_is_in_its_extras() -> None:
+    installs = re.compile(r"pip install.*(django-reliable-jobs|PATH_OF\w+)")
+    told = {page.relative_to(CHECKOUT).as_posix(): set(installs.findall(page.read_text())) for page in all_pages()}
+    of_clone = {page for page, names in told.items() if names}
+    assert of_clone == {"README.md", "docs/how-to/installing.md", "docs/tutorial/nightly-invoices.md"}
+    assert {name for names in told.values() for name in names} == {"PATH_OF_A_CLONE"}, "until the first release"
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+    assert missing("how-to/installing.md", project["optional-dependencies"]) == []
 
 
 def test_every_link_to_elsewhere_is_an_address() -> None:
