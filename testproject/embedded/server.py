@@ -8,6 +8,7 @@ can stop the server under another.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import logging
@@ -194,7 +195,8 @@ class EmbeddedServer:
         # Children of a killed server hold its shared memory until they notice that it is gone.
         _, alive = psutil.wait_procs(self._find_processes(), timeout=5)
         for process in alive:
-            process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):  # a child ends with its killed parent
+                process.kill()
         psutil.wait_procs(alive, timeout=5)
         # PostgreSQL does not start if the number in these is now that of any other program.
         (self.data / "postmaster.pid").unlink(missing_ok=True)
