@@ -14,11 +14,11 @@ from django.db import Error as DatabaseError
 from django.db import InterfaceError, InternalError, OperationalError
 
 from django_reliable_jobs.conf import settings
-from django_reliable_jobs.engine import counters, heartbeat, limits
+from django_reliable_jobs.engine import heartbeat
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.transaction import own
 from django_reliable_jobs.engine.wakeup import ANY_QUEUE
-from django_reliable_jobs.processes import connections
+from django_reliable_jobs.processes import connections, registration
 from django_reliable_jobs.processes.deadlines import Deadlines
 from django_reliable_jobs.processes.heartbeat import Heartbeat
 from django_reliable_jobs.processes.housekeeping import Housekeeping
@@ -166,7 +166,7 @@ class Worker:
         self.vitals.turned()
         if not self._until_reached(self._register):
             return self._patience.leave_unregistered()
-        logger.info("worker %s serves %s with %s threads", self.identity, self.queues, self.threads)
+        registration.introduce(self)
         self.pool.start()
         for part in (self.heartbeat, self._housekeeping, self._listener, self._deadlines):
             part.start()
@@ -268,15 +268,7 @@ class Worker:
     # --- begin and end
 
     def _register(self) -> None:
-        limits.declare(self.using)
-        counters.declare(self.using)
-        heartbeat.register(
-            self.using,
-            self.identity,
-            queues=self.queues.names,
-            excluded=sorted(self.queues.excluded),
-            threads=self.threads,
-        )
+        registration.register(self)
 
     def _until_reached(self, action: Callable[[], None]) -> bool:
         while not self.stops_asked:
