@@ -158,9 +158,11 @@ def _children(using: str, job: Job) -> dict[str, Any]:
 
 def _attempts(using: str, job: Job, attempts: list[Attempt]) -> list[dict[str, Any]]:
     told = of_claims(using, job.pk, [each.claim for each in attempts]) if attempts else {}
+    retried = history.retried_after(job, attempts)
     return [
         {
             "row": each,
+            "heading": _before_retry(each, retried.get(each.claim)),
             "outcome": Attempt.Outcome(each.outcome).label,
             "mark": {"failed": "badly", "lost": "badly"}.get(each.outcome, "idle"),
             "started": as_local(each.started_at),
@@ -171,3 +173,11 @@ def _attempts(using: str, job: Job, attempts: list[Attempt]) -> list[dict[str, A
         }
         for place, each in enumerate(attempts)
     ]
+
+
+def _before_retry(attempt: Attempt, is_from_start: bool | None) -> str:
+    if is_from_start is None:
+        return ""
+    if is_from_start:
+        return _("Run %(run)s, before the job was retried from the start") % {"run": attempt.run}
+    return _("Before the job was retried; since then, attempts are counted anew")

@@ -1,7 +1,8 @@
-"""The run of a job as a list of steps, for people. Writes nothing."""
+"""The run of a job as a list of steps, and its runs told apart, for people. Writes nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,9 +11,13 @@ from django.db.models import Count, QuerySet
 
 from django_reliable_jobs import clock
 from django_reliable_jobs.engine.transaction import engine_cursor
-from django_reliable_jobs.models import Batch, Checkpoint, Job
+from django_reliable_jobs.models import Attempt, Batch, Checkpoint, Job
 
 _NOW = "coalesce(%(moment)s::timestamptz, statement_timestamp())"
+
+
+# Of the attempts that have a row, these were not used up: the next one has the same number.
+GIVEN_BACK = (Attempt.Outcome.SNOOZED, Attempt.Outcome.INTERRUPTED, Attempt.Outcome.LOST)
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,31 @@ def _may_be_undone(row: Checkpoint) -> bool:
     """Return what `undoing.MAY_BE_UNDONE` says of a step that nobody has begun to undo."""
     is_in_doubt = row.state == Checkpoint.State.TRYING and not row.is_atomic
     return row.undo is not None and (row.state == Checkpoint.State.DONE or is_in_doubt)
+
+
+def retried_after(job: Job, attempts: Sequence[Attempt]) -> dict[int, bool]:
+    """Return after which attempts, by claim, a person had the job tried again, and whether from the start.
+
+    Given the newest first. Their numbers tell it: since then they are counted anew.
+    """
+    found: dict[int, bool] = {}
+    if not attempts:
+        return found
+    run, number = _after(job, attempts[0])
+    for each in attempts:
+        is_used_up = each.outcome not in GIVEN_BACK
+        if run != each.run or number < each.number or (number == each.number and is_used_up):
+            found[each.claim] = run != each.run
+        run, number = each.run, each.number
+    return found
+
+
+def _after(job: Job, newest: Attempt) -> tuple[int, int]:
+    """Return the run and the number of the attempt that follows the newest which has a row."""
+    if newest.claim > job.claims:  # it was written after the job was read
+        return newest.run, newest.number + 1
+    is_at_it = job.status in (Job.Status.RUNNING, Job.Status.SUCCEEDED) and job.claims > newest.claim
+    return job.run, job.attempt + (0 if is_at_it else 1)
 
 
 def children_of(using: str, job_id: int) -> dict[str, int]:

@@ -8,10 +8,10 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.db.models.functions import Now
 from django.test import Client
-from django.utils import timezone
+from django.utils import timezone, translation
 
 from django_reliable_jobs.admin import job_page
-from django_reliable_jobs.engine import queues
+from django_reliable_jobs.engine import queues, revival
 from django_reliable_jobs.engine.inspection import as_local
 from django_reliable_jobs.models import Attempt, Job, Queue, Worker
 from tests import tasks
@@ -102,6 +102,34 @@ class TestJobPage:
         assert text.index("ConnectionError: attempt 2") < text.index("ConnectionError: attempt 1")
         assert "Traceback (most recent call last):" in text
         assert "test:0" in text
+
+    @pytest.mark.parametrize(
+        ("language", "of_retry", "of_run"),
+        [
+            (
+                "en",
+                "Before the job was retried; since then, attempts",
+                "Run 1, before the job was retried from the start",
+            ),
+            ("de", "Bevor der Job wiederholt wurde; seitdem", "Lauf 1, bevor der Job von vorn wiederholt wurde"),
+        ],
+    )
+    def test_the_attempts_before_a_retry_stand_apart(
+        self, admin_client: Client, language: str, of_retry: str, of_run: str
+    ) -> None:
+        job = tasks.fails_until.enqueue(99)
+        run_jobs()
+        revival.revive("default", [job.pk])
+        run_jobs()
+        with translation.override(language):
+            text = admin_client.get(page_of(job)).content.decode()
+        [before, after] = text.split(of_retry)
+        assert [part.count("ConnectionError: attempt 1") for part in (before, after)] == [2, 2], "line and traceback"
+        assert of_run not in text
+        revival.revive("default", [job.pk], from_start=True)
+        with translation.override(language):
+            text = admin_client.get(page_of(job)).content.decode()
+        assert text.index(of_run) < text.index("ConnectionError") < text.index(of_retry)
 
     def test_it_shows_only_the_last_attempts_of_a_job_that_has_many(
         self, admin_client: Client, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,7 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from django_reliable_jobs.engine import exchange
+from django_reliable_jobs.engine import exchange, revival
 from django_reliable_jobs.engine.claim import Arm
 from django_reliable_jobs.management.commands.jobs import Command
 from django_reliable_jobs.models import Job
@@ -172,6 +172,18 @@ class TestShow:
         text = jobs("show", job.pk)
         assert text.count("raise ValueError(message)") == 1
         assert "(the traceback is that of the attempt above)" in text
+
+    def test_the_attempts_before_a_retry_stand_apart(self) -> None:
+        job = tasks.fails_until.enqueue(99)
+        run_jobs()
+        assert "retried" not in jobs("show", job.pk)
+        revival.revive("default", [job.pk])
+        run_jobs()
+        text = jobs("show", job.pk)
+        [before, after] = text.split("\n\nBefore the job was retried; since then, attempts are counted anew\n\n")
+        assert ("  1  failed" in before, "  1  failed" in after) == (True, True)
+        revival.revive("default", [job.pk], from_start=True)
+        assert "\n\nRun 1, before the job was retried from the start\n\n  3  failed" in jobs("show", job.pk)
 
     def test_it_says_that_older_attempts_are_left_out(self) -> None:
         job = tasks.fails_until.enqueue(3)

@@ -66,7 +66,7 @@ def show(using: str, options: Options) -> Report:
             *progress_lines(job, standing, now),
             *step_lines(steps, job.run, now, is_undone=job.compensation != Job.Compensation.NONE),
             *family_lines(using, job),
-            *_attempt_lines(attempts, limit, progress.of_claims(using, job.pk, [each.claim for each in attempts])),
+            *_attempt_lines(job, attempts, limit, progress.of_claims(using, job.pk, [each.claim for each in attempts])),
         ],
     )
 
@@ -144,15 +144,17 @@ def _waiting_lines(sentences: list[str]) -> list[str]:
     return ["", "Why it does not run yet", *(f"  - {printable(each)}" for each in sentences)]
 
 
-def _attempt_lines(attempts: list[Attempt], limit: int, came_to: dict[int, Progress]) -> list[str]:
+def _attempt_lines(job: Job, attempts: list[Attempt], limit: int, came_to: dict[int, Progress]) -> list[str]:
     if not attempts:
         return []
     lines = ["", "Attempts that did not succeed, newest first"]
     last: Attempt | None = None
+    retried = history.retried_after(job, attempts[:limit])
     for attempt in attempts[:limit]:
         took, at = span(attempt.duration), as_local(attempt.started_at)
         told = came_to.get(attempt.claim)
         lines += [
+            *_before_retry(attempt, retried.get(attempt.claim)),
             "",
             f"  {attempt.number}  {attempt.outcome} after {took}, started {at} on {printable(attempt.worker)}"
             + ("" if told is None else f": {as_text(told)}"),
@@ -165,3 +167,11 @@ def _attempt_lines(attempts: list[Attempt], limit: int, came_to: dict[int, Progr
             lines += [f"       {each}" for each in printable_lines(attempt.traceback)]
         last = attempt
     return [*lines, "", f"  Older attempts are not shown: --attempts {2 * limit}"] if len(attempts) > limit else lines
+
+
+def _before_retry(attempt: Attempt, is_from_start: bool | None) -> list[str]:
+    if is_from_start is None:
+        return []
+    if is_from_start:
+        return ["", f"Run {attempt.run}, before the job was retried from the start"]
+    return ["", "Before the job was retried; since then, attempts are counted anew"]
