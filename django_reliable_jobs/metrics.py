@@ -118,9 +118,33 @@ class FleetMetrics(Collector):
         )
 
     def page(self) -> tuple[str, bytes]:
-        registry = CollectorRegistry()
-        registry.register(self)
-        return CONTENT_TYPE_LATEST, generate_latest(registry)
+        return _page_of(self)
+
+
+class DatabasesMetrics(Collector):
+    """The figures of several databases, told apart by the label `database`; one that does not answer has none."""
+
+    def __init__(self, databases: Sequence[str]) -> None:
+        self._databases = databases
+
+    def collect(self) -> Iterator[Metric]:
+        families: dict[str, Metric] = {}
+        answers: dict[tuple[str], float] = {}
+        for using in self._databases:
+            try:
+                found = list(FleetMetrics(using).collect())
+            except DatabaseError:
+                found = []
+            answers[(using,)] = float(bool(found))
+            for family in found:
+                merged = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+                for sample in family.samples:
+                    merged.add_sample(sample.name, {"database": using, **sample.labels}, sample.value)
+        yield _gauge("database_up", "Whether the database answered", ["database"], answers)
+        yield from families.values()
+
+    def page(self) -> tuple[str, bytes]:
+        return _page_of(self)
 
 
 def worker_pages(tally: Tally) -> dict[str, Page]:
@@ -128,15 +152,16 @@ def worker_pages(tally: Tally) -> dict[str, Page]:
     return {"/metrics": WorkerMetrics(tally).page}
 
 
-def fleet_pages(using: str) -> dict[str, Page]:
-    """Return what a scheduler or supervisor serves beside its probe."""
-    fleet = FleetMetrics(using)
+def fleet_pages(databases: Sequence[str]) -> dict[str, Page]:
+    """Return what a scheduler or supervisor of these databases serves beside its probe."""
+    fleet = FleetMetrics(databases[0]) if len(databases) == 1 else DatabasesMetrics(databases)
 
     def page() -> tuple[str, bytes]:
         try:
             return fleet.page()
         finally:
-            connections[using].close()  # of the thread that answers this one request
+            for using in databases:
+                connections[using].close()  # of the thread that answers this one request
 
     return {"/metrics": page}
 
@@ -175,6 +200,12 @@ class _Bounded:
                 return OTHER
             self._seen.add(name)
         return name
+
+
+def _page_of(collector: Collector) -> tuple[str, bytes]:
+    registry = CollectorRegistry()
+    registry.register(collector)
+    return CONTENT_TYPE_LATEST, generate_latest(registry)
 
 
 def _by_queue(figures: fleet_figures.Figures) -> Iterator[Metric]:

@@ -51,6 +51,10 @@ for key in ("NAME", "HOST", "PORT"):
 
 DATABASES["default"].setdefault("OPTIONS", {}).update(json.loads(os.environ.get("TESTS_DATABASE_OPTIONS", "{}")))  # noqa: F405
 
+# And a second one, where a test has made it: what differs from the first.
+if "TESTS_SECOND_DATABASE" in os.environ:
+    DATABASES["second"] = {**DATABASES["default"], **json.loads(os.environ["TESTS_SECOND_DATABASE"])}  # noqa: F405
+
 # Users are made by the hundred, and nobody guesses their passwords.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 

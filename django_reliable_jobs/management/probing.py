@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from django.core.management.base import CommandError
 
@@ -39,13 +39,13 @@ def worker_pages(worker: Worker) -> dict[str, Page]:
     return metrics.worker_pages(worker.tally)
 
 
-def fleet_pages(using: str) -> dict[str, Page]:
-    """Return the metrics of the fleet, if the extra `metrics` is installed."""
+def fleet_pages(databases: Sequence[str]) -> dict[str, Page]:
+    """Return the metrics of the fleet in each database, if the extra `metrics` is installed."""
     if importlib.util.find_spec("prometheus_client") is None:
         return {}
     from django_reliable_jobs import metrics
 
-    return metrics.fleet_pages(using)
+    return metrics.fleet_pages(databases)
 
 
 def port_number(text: str) -> int:

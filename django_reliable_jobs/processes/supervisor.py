@@ -1,7 +1,9 @@
-"""`--processes N`: spawns workers, watches them from outside, rescues the jobs of a dead one at once, starts another.
+"""`--processes N`, or several databases: spawns workers, watches them from outside, rescues the jobs of a dead one at
+once, starts another.
 
-Spawned, never forked: a child opens its own connections. The supervisor opens one of its own only to rescue. A child
-that loses its supervisor stops as if asked to (its end of a pipe closes), so that no fleet runs on unwatched.
+Spawned, never forked: a child opens its own connections, to the one database that it serves. The supervisor opens one
+of its own only to rescue, in a thread: a database that does not answer holds up the children of no other. A child that
+loses its supervisor stops as if asked to (its end of a pipe closes), so that no fleet runs on unwatched.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from django_reliable_jobs.conf import settings
@@ -31,14 +33,18 @@ LONGEST_BACKOFF = 30.0
 BURST_TRIES = 3  # for a child of a burst to start at all
 HARD_FACTOR = 1.5  # at so many times --max-memory a child is killed, finished or not
 KILL_AFTER = 15.0  # seconds that a child gets beyond its own shutdown timeout
+RESCUE_SECONDS = 10.0  # at the end, for a database to answer; what is not taken back waits for its lease to run out
 PARENT_PIPE = "RELIABLE_JOBS_PARENT"  # the file descriptor that closes when the supervisor is gone
 
 
 class Child:
     """One place in the fleet: a worker process, its vitals, and the process that follows it."""
 
-    def __init__(self, number: int, command: Sequence[str], vitals: Path) -> None:
+    def __init__(self, number: int, command: Sequence[str], vitals: Path, *, using: str, where: str) -> None:
         self.number = number
+        self.using = using
+        self.where = where  # which database, where there are several
+        self.rescue: threading.Thread | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self.start_at = 0.0
         self.started_at = 0.0
@@ -56,13 +62,20 @@ class Child:
             self._command, env=environment, pass_fds=[parent_pipe], process_group=0
         )
         self.started_at, self.killed_because = time.monotonic(), None
+        if self.where:
+            logger.info("worker process %s%s starts", self.process.pid, self.where)
 
     def kill(self, why: str) -> None:
         """End it with SIGKILL; `why` is kept with the attempts of its jobs."""
         if self.process is not None and self.process.poll() is None:
-            logger.error("worker process %s is killed: %s", self.process.pid, why)
+            logger.error("worker process %s%s is killed: %s", self.process.pid, self.where, why)
             self.killed_because = why
             self.process.kill()
+
+    @property
+    def is_rescuing(self) -> bool:
+        """Whether the jobs of its last process are being taken back."""
+        return self.rescue is not None and self.rescue.is_alive()
 
     def is_silent(self) -> bool:
         """Return whether one of its loops has not turned for so long that it must hang, whatever its process looks
@@ -79,19 +92,21 @@ class Child:
 
 
 class Supervisor:
-    """Keeps `processes` children running `command`; `run` returns 0, or 1 if a child had to be cut at the end."""
+    """Keeps `processes` children of each database running; `run` returns 0, or 1 if a child had to be cut at the end.
+
+    `commands`: what the children of a database run, by its alias.
+    """
 
     def __init__(
         self,
         *,
-        command: Sequence[str],
+        commands: Mapping[str, Sequence[str]],
         processes: int,
-        using: str,
         shutdown_timeout: float,
         max_memory: int | None = None,
         burst: bool = False,
     ) -> None:
-        self.using = using
+        self.databases = list(commands)
         self._burst = burst
         self._max_memory = max_memory
         self._shutdown_timeout = shutdown_timeout
@@ -104,7 +119,12 @@ class Supervisor:
         self._pipe = os.pipe()
         os.set_inheritable(self._pipe[0], True)
         folder = Path(self._folder.name)
-        self._children = [Child(number, command, folder / str(number)) for number in range(processes)]
+        places = [using for using in self.databases for _ in range(processes)]
+        self._children = [
+            Child(number, commands[using], folder / str(number), using=using, where=self._where(using))
+            for number, using in enumerate(places)
+        ]
+        self._rescues: list[threading.Thread] = []
 
     def request_stop(self) -> None:
         """Pass the wish on to every child; asked again, they hurry. Safe in a signal handler."""
@@ -115,8 +135,8 @@ class Supervisor:
         children = list(self._children)
         hanging = [child for child in children if child.process is not None and child.is_silent()]
         dying = [child for child in children if child.process is None and child.quick_deaths > 1]
-        return [f"worker process {child.number} hangs" for child in hanging] + [
-            f"worker process {child.number} dies as soon as it starts" for child in dying
+        return [f"worker process {child.number}{child.where} hangs" for child in hanging] + [
+            f"worker process {child.number}{child.where} dies as soon as it starts" for child in dying
         ]
 
     def run(self) -> int:
@@ -131,12 +151,16 @@ class Supervisor:
         finally:
             for child in self._children:
                 child.kill("its supervisor ended")
+            deadline = time.monotonic() + RESCUE_SECONDS
+            for rescue in self._rescues:
+                rescue.join(max(deadline - time.monotonic(), 0))
             self._folder.cleanup()
         return self._worst_code
 
     def _watch(self, child: Child) -> None:
         if child.process is None:
-            if not self._stops_asked and time.monotonic() >= child.start_at:
+            # Not before its jobs are taken back: a successor in a burst would find nothing to do.
+            if not child.is_rescuing and not self._stops_asked and time.monotonic() >= child.start_at:
                 child.start(self._pipe[0])
             return
         code = child.process.poll()
@@ -154,7 +178,8 @@ class Supervisor:
         cause, lived = child.cause_of_death(code), time.monotonic() - child.started_at
         child.process = None
         if child.vitals.worker_id:
-            self._rescue(child, cause)
+            self._rescues = [rescue for rescue in self._rescues if rescue.is_alive()]
+            self._rescues.append(_rescuing(child, cause))
         if self._stops_asked or (self._burst and code == 0):
             # One that was stopped before it had begun has cut nothing.
             was_early = code == -signal.SIGTERM and not child.vitals.worker_id
@@ -163,28 +188,18 @@ class Supervisor:
             return
         child.quick_deaths = child.quick_deaths + 1 if lived < HEALTHY_SECONDS else 0
         if self._burst and child.quick_deaths >= BURST_TRIES and not child.vitals.worker_id:
-            logger.error("a worker process can't start (%s); the burst goes on without it", cause)
+            logger.error("a worker process%s can't start (%s); the burst goes on without it", child.where, cause)
             self._worst_code = 1
             self._children.remove(child)
             return
         quick = code in (0, RECYCLED) or child.quick_deaths == 0
         backoff = 0.0 if quick else min(0.25 * 2.0 ** min(child.quick_deaths, 10), LONGEST_BACKOFF)
         log = logger.info if code in (0, RECYCLED) else logger.error
-        log("worker process ended: %s; the next one starts in %.1f s", cause, backoff)
+        log("worker process%s ended: %s; the next one starts in %.1f s", child.where, cause, backoff)
         child.start_at = time.monotonic() + backoff
 
-    def _rescue(self, child: Child, cause: str) -> None:
-        try:
-            connections.make_usable()
-            count = maintenance.rescue_dead(
-                self.using, child.vitals.worker_id, started=child.vitals.started_tokens, cause=cause
-            )
-            if count:
-                logger.warning("%s jobs of a dead worker process were taken back: %s", count, cause)
-        except Exception as error:  # whatever it is, the other children live on
-            logger.error("the jobs of a dead worker process wait for their lease to run out: %s", error)
-        finally:
-            connections.close_all()
+    def _where(self, using: str) -> str:
+        return f" (database {using!r})" if len(self.databases) > 1 else ""
 
     def _pass_on_stop(self) -> None:
         while self._stops_passed_on < self._stops_asked:
@@ -193,6 +208,26 @@ class Supervisor:
             for child in self._children:
                 if child.process is not None:
                     child.process.send_signal(signal.SIGTERM)
+
+
+def _rescuing(child: Child, cause: str) -> threading.Thread:
+    """Begin to take back the jobs of a dead child, in a thread."""
+    # Read now: the vitals of its successor stand at the same place.
+    worker_id, started = child.vitals.worker_id, child.vitals.started_tokens
+
+    def rescue() -> None:
+        try:
+            count = maintenance.rescue_dead(child.using, worker_id, started=started, cause=cause)
+            if count:
+                logger.warning("%s jobs of a dead worker process%s were taken back: %s", count, child.where, cause)
+        except Exception as error:  # whatever it is, the other children live on
+            logger.error("the jobs of a dead worker process%s wait for their lease to end: %s", child.where, error)
+        finally:
+            connections.close_all()
+
+    child.rescue = threading.Thread(target=rescue, name="reliable-jobs-rescue", daemon=True)
+    child.rescue.start()
+    return child.rescue
 
 
 def stop_with_parent(stop: Callable[[], None]) -> None:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, connections
 from django.test import RequestFactory
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -29,7 +29,7 @@ from tests.schedules import a_schedule, on
 from tests.states import a_dead_job, a_running_job, a_worker
 from tests.workers import WorkerProcess
 
-ORDER = ("queue", "task", "outcome", "kind", "severity", "limit", "le")
+ORDER = ("database", "queue", "task", "outcome", "kind", "severity", "limit", "le")
 Samples = dict[tuple[str, ...], float]
 
 
@@ -139,6 +139,36 @@ class TestProcesses:
                 return False
 
         wait_for(leads, what="the leader")
+
+
+@pytest.mark.django_db(transaction=True)
+class TestSeveralDatabases:
+    def test_each_is_told_under_its_alias(self, jobs_database: str) -> None:
+        a_dead_job()
+        found = of_several("default", jobs_database)
+        for alias in ("default", jobs_database):  # the same rows
+            assert (found["dead_letters", alias], found["database_up", alias]) == (1, 1)
+
+    def test_one_that_does_not_answer_takes_no_other_with_it(
+        self, jobs_database: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lost = connections[jobs_database]
+        lost.close()
+        # Django lets a test open no connection that it was not told of.
+        monkeypatch.setattr(lost, "ensure_connection", lost.wrap_database_errors(lost.connect))
+        for key, value in (("HOST", "127.0.0.1"), ("PORT", "1")):
+            monkeypatch.setitem(lost.settings_dict, key, value)
+        found = of_several(jobs_database, "default")
+        assert (found["database_up", "default"], found["database_up", jobs_database]) == (1, 0)
+        assert found["dead_letters", "default"] == 0
+        assert ("dead_letters", jobs_database) not in found
+
+    def test_one_alone_has_no_label(self) -> None:
+        assert ("dead_letters",) in of_several("default")
+
+
+def of_several(*databases: str) -> Samples:
+    return samples(metrics.fleet_pages(databases)["/metrics"]()[1].decode())
 
 
 class TestLabels:

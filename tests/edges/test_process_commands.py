@@ -9,8 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import connection, connections
 
+from django_reliable_jobs.management.commands.runworker import command_of_child
 from django_reliable_jobs.management.console import show_log
 from django_reliable_jobs.models import Job, Worker
 from django_reliable_jobs.processes.memory import parse_bytes
@@ -49,6 +50,11 @@ def test_an_unknown_database_is_told_with_those_that_there_are() -> None:
         call_command("runworker", "--database", "nowhere")
 
 
+def test_a_supervisor_looks_at_every_database_before_it_starts_anything(transactional_db: None) -> None:
+    with pytest.raises(CommandError, match="there is no database 'nowhere' in DATABASES"):
+        call_command("runworker", "--database", "default", "--database", "nowhere")
+
+
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [
@@ -71,12 +77,46 @@ def test_an_unknown_database_is_told_with_those_that_there_are() -> None:
             for text in ("-1", "nan", "inf", "x")
         ],
         (["--reload", "--processes", "2"], "--reload runs one process"),
+        (["--reload", "--database", "default", "--database", "other"], "--reload runs one process: name one"),
+        (["--database", "default", "--database", "other", "--database", "default"], "--database names default twice"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(arguments: list[str], wanted: str) -> None:
     with pytest.raises(CommandError) as caught:
         call_command("runworker", "--burst", *arguments)
     assert wanted in str(caught.value)
+
+
+def test_a_database_of_another_kind_is_refused(monkeypatch: pytest.MonkeyPatch, transactional_db: None) -> None:
+    entry = {**connections.settings["default"], "ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
+    monkeypatch.setitem(connections.settings, "lite", {**entry, "OPTIONS": {}})
+    try:
+        with pytest.raises(CommandError, match="needs PostgreSQL, but the database 'lite' is sqlite"):
+            call_command("runworker", "--database", "default", "--database", "lite")
+    finally:
+        del connections["lite"]
+
+
+@pytest.mark.parametrize(
+    ("words", "way_out"),
+    [
+        (["runscheduler"], "start a scheduler for each, or runworker --with-scheduler, which takes several"),
+        (["jobs", "status"], "run the command once for each"),
+        (["import_celery_beat"], "run the command once for each"),
+    ],
+)
+def test_a_second_database_does_not_take_the_place_of_the_first_in_silence(words: list[str], way_out: str) -> None:
+    for again in ("other", "default"):
+        with pytest.raises(CommandError) as caught:
+            call_command(*words, "--database", "default", "--database", again)
+        assert str(caught.value).endswith(f"argument --database: names default already: {way_out}")
+
+
+def test_a_child_gets_the_words_of_its_supervisor_and_its_own_database() -> None:
+    words = ["python", "manage.py", "runworker", "--queue", "database", "--processes", "2", "--threads=3"]
+    assert command_of_child(words, None) == [*words[:5], "--threads=3"]
+    words += ["--database", "a", "--database=b", "--health-port=80", "--proc=4", "--data", "c", "--burst"]
+    assert command_of_child(words, "a") == [*words[:5], "--threads=3", "--burst", "--database", "a"]
 
 
 @pytest.mark.parametrize(("verbosity", "level"), [(0, logging.WARNING), (1, logging.INFO), (2, logging.DEBUG)])

@@ -126,7 +126,7 @@ def test_a_child_whose_job_holds_the_interpreter_is_replaced(start_worker: Start
 def test_a_child_that_dies_at_once_is_started_again_later_and_later(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "django_reliable_jobs")
     command = [sys.executable, "-c", "raise SystemExit(3)"]
-    supervisor = Supervisor(command=command, processes=1, using="default", shutdown_timeout=1)
+    supervisor = Supervisor(commands={"default": command}, processes=1, shutdown_timeout=1)
     running = threading.Thread(target=supervisor.run)
     running.start()
     try:

@@ -4,13 +4,14 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import connections, transaction
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
 from django_reliable_jobs.engine import schedules, slots
 from django_reliable_jobs.engine.transaction import default_database
 from django_reliable_jobs.exceptions import InvalidSchedule
 from django_reliable_jobs.management.celery_beat import reading
 from django_reliable_jobs.management.celery_beat.translating import NotImportable, Translation, translate
+from django_reliable_jobs.management.console import OneAlias
 from django_reliable_jobs.models import Schedule
 from django_reliable_jobs.schedule_options import OVERLAPS
 
@@ -41,11 +42,14 @@ class Command(BaseCommand):
             default="allow",
             help="when the last run goes on (default: %(default)s, as in Celery)",
         )
-        parser.add_argument("--source", metavar="ALIAS", default="default", help="the database of django-celery-beat")
-        parser.add_argument("--database", metavar="ALIAS", help="the database that gets the schedules")
+        for option, what in (
+            ("--source", "the database of django-celery-beat (default: default)"),
+            ("--database", "the database that gets the schedules (default: where the router sends them)"),
+        ):
+            parser.add_argument(option, action=OneAlias, way_out="run the command once for each", help=what)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        using, source = options["database"] or default_database(), options["source"]
+        using, source = options["database"] or default_database(), options["source"] or DEFAULT_DB_ALIAS
         for alias, table in ((source, f"{reading.PREFIX}periodictask"), (using, Schedule._meta.db_table)):
             if alias not in connections or table not in connections[alias].introspection.table_names():
                 raise CommandError(f"The database {alias!r} has no table {table}. Name others by --source, --database.")

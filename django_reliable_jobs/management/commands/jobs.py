@@ -7,6 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError, ProgrammingError, connections
 
 from django_reliable_jobs.engine.transaction import default_database
+from django_reliable_jobs.management.console import migrate_command
 from django_reliable_jobs.management.jobs.changing import add_cancel, add_prune, add_retry
 from django_reliable_jobs.management.jobs.checking import add_check
 from django_reliable_jobs.management.jobs.limiting import add_limit, add_limits
@@ -86,7 +87,9 @@ def _answer(using: str, options: dict[str, Any]) -> Report:
     except ProgrammingError as error:
         if getattr(error.__cause__, "sqlstate", None) == "42P01":  # undefined_table
             missing = str(error).splitlines()[0]
-            raise CommandError(f"The database {using!r} lacks a table ({missing}). Run: manage.py migrate") from error
+            raise CommandError(
+                f"The database {using!r} lacks a table ({missing}). Run: {migrate_command(using)}"
+            ) from error
         raise
 
 

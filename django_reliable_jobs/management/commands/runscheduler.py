@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from django_reliable_jobs import notify
-from django_reliable_jobs.management.console import database_of, show_log
+from django_reliable_jobs.management.console import OneAlias, database_of, show_log
 from django_reliable_jobs.management.probing import add_health_port, fleet_pages, start_probe
 from django_reliable_jobs.processes import connections
 from django_reliable_jobs.processes.probe import complaints_of
@@ -23,7 +23,8 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "--database",
-            metavar="ALIAS",
+            action=OneAlias,
+            way_out="start a scheduler for each, or runworker --with-scheduler, which takes several",
             help="the database that holds the schedules (default: where the router sends them)",
         )
         add_health_port(parser)
@@ -36,7 +37,7 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: scheduler.request_stop())
         if options["health_port"] is not None:
-            pages = fleet_pages(using)
+            pages = fleet_pages([using])
             start_probe(options["health_port"], lambda: complaints_of(scheduler.own_threads()), pages=pages)
         code = scheduler.run()
         sys.stdout.flush()

@@ -5,6 +5,7 @@ import math
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -13,7 +14,7 @@ from django.utils import autoreload
 from django_reliable_jobs import logs, notify
 from django_reliable_jobs.engine import tick
 from django_reliable_jobs.management import reloading
-from django_reliable_jobs.management.console import database_of, show_log
+from django_reliable_jobs.management.console import aliases_of, database_of, show_log
 from django_reliable_jobs.management.jobs.arguments import queue_name
 from django_reliable_jobs.management.probing import add_health_port, fleet_pages, start_probe, worker_pages
 from django_reliable_jobs.processes import connections
@@ -26,6 +27,7 @@ from django_reliable_jobs.processes.vitals import Vitals
 from django_reliable_jobs.processes.worker import Worker
 
 SCHEDULER_SECONDS = 3.0  # to resign
+OF_SUPERVISOR = ("--processes", "--health-port", "--database")
 
 
 class Command(BaseCommand):
@@ -56,7 +58,7 @@ class Command(BaseCommand):
             type=_positive,
             default=1,
             metavar="N",
-            help="worker processes under a supervisor (default: 1)",
+            help="worker processes under a supervisor, for each database (default: 1)",
         )
         add(
             "--threads",
@@ -87,8 +89,10 @@ class Command(BaseCommand):
         )
         add(
             "--database",
+            action="append",
             metavar="ALIAS",
-            help="the database that holds the jobs (default: where the router sends them)",
+            help="the database that holds the jobs (default: where the router sends them); repeat for more, each with"
+            " worker processes of its own",
         )
         add_health_port(parser)
         add("--reload", action="store_true", help="restart when code changes; for development")
@@ -96,16 +100,20 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if options["reload"] and options["processes"] > 1:
             raise CommandError("--reload runs one process: leave out --processes")
+        aliases = aliases_of(options["database"])
+        if options["reload"] and len(aliases) > 1:
+            raise CommandError("--reload runs one process: name one --database")
         if options["reload"] and reloading.is_parent():
             sys.exit(reloading.run_children())
         show_log(options["verbosity"])
         logs.mark_handlers()
         connections.leave_pools()
-        _run(options)
+        _run(aliases, options)
 
 
-def _run(options: dict[str, Any]) -> None:
-    process = _supervisor(options) if options["processes"] > 1 else _worker(options)
+def _run(aliases: list[str], options: dict[str, Any]) -> None:
+    is_fleet = options["processes"] > 1 or len(aliases) > 1
+    process = _supervisor(aliases, options) if is_fleet else _worker(aliases, options)
     scheduler = None
     if isinstance(process, Worker):
         scheduler = _start_scheduler(options, process)
@@ -121,7 +129,7 @@ def _run(options: dict[str, Any]) -> None:
     stop_with_parent(stop)
     changed = reloading.watch(stop) if options["reload"] else None
     if (port := options["health_port"]) is not None:
-        pages = worker_pages(process) if isinstance(process, Worker) else fleet_pages(process.using)
+        pages = worker_pages(process) if isinstance(process, Worker) else fleet_pages(process.databases)
         start_probe(port, lambda: _complaints(process, scheduler), pages=pages)
     code = process.run()
     sys.stdout.flush()
@@ -159,10 +167,10 @@ def _stop_scheduler(scheduler: Scheduler | None) -> None:
         scheduler.join(timeout=SCHEDULER_SECONDS)
 
 
-def _worker(options: dict[str, Any]) -> Worker:
+def _worker(aliases: list[str], options: dict[str, Any]) -> Worker:
     queues = _queues(options)  # a mistake in the words is told first
     return Worker(
-        using=database_of(options["database"]),
+        using=database_of(aliases[0] if aliases else None),
         queues=queues,
         threads=options["threads"],
         burst=options["burst"],
@@ -173,23 +181,33 @@ def _worker(options: dict[str, Any]) -> Worker:
     )
 
 
-def _supervisor(options: dict[str, Any]) -> Supervisor:
+def _supervisor(aliases: list[str], options: dict[str, Any]) -> Supervisor:
     _queues(options)  # a mistake is told here, once, and not by every child
+    words = autoreload.get_child_arguments()
+    chosen: list[str | None] = [*aliases] or [None]
     return Supervisor(
-        command=_without_processes(autoreload.get_child_arguments()),
+        commands={database_of(alias): command_of_child(words, alias) for alias in chosen},
         processes=options["processes"],
-        using=database_of(options["database"]),
         shutdown_timeout=options["shutdown_timeout"],
         max_memory=options["max_memory"],
         burst=options["burst"],
     )
 
 
-def _without_processes(arguments: list[str]) -> list[str]:
-    kept = iter(arguments)
-    options = ("--processes", "--health-port")  # the supervisor answers for its children
-    inline = tuple(f"{option}=" for option in options)
-    return [each for each in kept if not (each in options and next(kept)) and not each.startswith(inline)]
+def command_of_child(words: Sequence[str], alias: str | None) -> list[str]:
+    """Return the words of a supervisor's command as a child gets them: without what the supervisor itself answers for,
+    and with the child's database.
+    """
+    kept: list[str] = []
+    left = iter(words)
+    for word in left:
+        option, is_inline, _ = word.partition("=")
+        if len(option) > 2 and any(each.startswith(option) for each in OF_SUPERVISOR):  # argparse takes beginnings, too
+            if not is_inline:
+                next(left)
+        else:
+            kept.append(word)
+    return kept if alias is None else [*kept, "--database", alias]
 
 
 def _queues(options: dict[str, Any]) -> QueueOrder:

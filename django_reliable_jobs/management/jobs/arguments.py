@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from django_reliable_jobs.declaration import Declaration
 from django_reliable_jobs.exceptions import InvalidTask
+from django_reliable_jobs.management.console import OneAlias
 from django_reliable_jobs.management.jobs.report import Report
 
 T = TypeVar("T")
@@ -26,7 +27,10 @@ def add_verb(verbs: Verbs, name: str, run: Verb, description: str) -> argparse.A
     parser.set_defaults(run=run)
     parser.add_argument("--json", action="store_true", help="answer in JSON, for scripts")
     parser.add_argument(
-        "--database", metavar="ALIAS", help="the database that holds the jobs (default: where the router sends them)"
+        "--database",
+        action=OneAlias,
+        way_out="run the command once for each",
+        help="the database that holds the jobs (default: where the router sends them)",
     )
     # Django's own options, where people write them: after the verb. Only what is given here counts.
     for option in ("--settings", "--pythonpath"):

@@ -9,6 +9,7 @@ from django.db import DataError, OperationalError, ProgrammingError
 
 from django_reliable_jobs.engine import findings
 from django_reliable_jobs.engine.alerts import Finding
+from django_reliable_jobs.management.console import migrate_command
 from django_reliable_jobs.management.jobs.arguments import Options, Verbs, add_verb
 from django_reliable_jobs.management.jobs.report import Report, printable
 
@@ -29,7 +30,7 @@ def check(using: str, options: Options) -> Report:
             raise
         missing = str(error).splitlines()[0]
         return _unanswered(
-            UNKNOWN, "unknown", f"Run manage.py migrate: the database {using!r} is not ready ({missing})."
+            UNKNOWN, "unknown", f"Run {migrate_command(using)}: the database {using!r} is not ready ({missing})."
         )
     except DataError as error:
         return _unanswered(UNKNOWN, "unknown", f"A row can't be judged: {str(error).strip()}")
