@@ -180,7 +180,7 @@ class Supervisor:
         if child.vitals.worker_id:
             self._rescues = [rescue for rescue in self._rescues if rescue.is_alive()]
             self._rescues.append(_rescuing(child, cause))
-        if self._stops_asked or (self._burst and code == 0):
+        if self._stops_asked or (self._burst and (code == 0 or child.vitals.has_given_up)):
             # One that was stopped before it had begun has cut nothing.
             was_early = code == -signal.SIGTERM and not child.vitals.worker_id
             self._worst_code = max(self._worst_code, 1 if code and not was_early else 0)

@@ -141,6 +141,18 @@ def test_a_child_that_dies_at_once_is_started_again_later_and_later(caplog: pyte
     ]
 
 
+def test_a_child_of_a_burst_that_gave_up_its_database_is_not_started_again(tmp_path: Path) -> None:
+    program = (
+        "from pathlib import Path; from django_reliable_jobs.processes.vitals import Vitals;"
+        f"Path({str(tmp_path)!r}, 'starts').open('a').write('one ');"
+        "Vitals.of_this_process().gave_up(); raise SystemExit(1)"
+    )
+    command = [sys.executable, "-c", program]
+    supervisor = Supervisor(commands={"default": command}, processes=1, shutdown_timeout=1, burst=True)
+    assert supervisor.run() == 1
+    assert (tmp_path / "starts").read_text() == "one "
+
+
 def test_a_stop_is_passed_on(start_worker: StartWorker) -> None:
     supervisor = start_two(start_worker)
     job = tasks.slow.enqueue(1)
