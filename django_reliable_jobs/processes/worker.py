@@ -73,6 +73,7 @@ class Worker:
         self.tally = Tally(using)
         self.recorder = Recorder(using, str(self.identity), on_settled=self.vitals.settled, on_written=self.tally.add)
         self.stops_asked = 0
+        self.before_beginning: Callable[[], None] = lambda: None  # tried again until the database answers
         self.before_leaving: Callable[[], None] = lambda: None  # while the jobs that are to be cut still run
         self._burst = burst
         self._patience = Patience(self, is_limited=burst)
@@ -164,7 +165,7 @@ class Worker:
         gc.freeze()  # what was imported stays: no collection needs to look at it again
         self._thread = threading.get_ident()
         self.vitals.turned()
-        if not self._until_reached(self._register):
+        if not (self._until_reached(self.before_beginning) and self._until_reached(self._register)):
             return self._patience.leave_unregistered()
         registration.introduce(self)
         self.pool.start()

@@ -40,12 +40,22 @@ def unreached() -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("way", unreached(), ids=["no server", "no such database"])
-def test_a_burst_gives_up_a_database_that_it_can_not_reach(start_worker: StartWorker, way: dict[str, str]) -> None:
-    worker = start_worker("--burst", ready=False, environment=bears(0.5, **way))
+@pytest.mark.parametrize("words", [[], ["--with-scheduler"]], ids=["alone", "with a scheduler"])
+def test_a_burst_gives_up_a_database_that_it_can_not_reach(
+    start_worker: StartWorker, words: list[str], way: dict[str, str]
+) -> None:
+    worker = start_worker("--burst", *words, ready=False, environment=bears(0.5, **way))
     assert worker.wait(timeout=60) == 1
     assert worker.output.count("ERROR") == worker.output.count(GAVE_UP) == 1, worker.output
     assert "the database 'default' has not answered" in worker.output
     assert "Traceback" not in worker.output
+
+
+def test_the_children_of_a_burst_give_up_and_none_is_started_again(start_worker: StartWorker) -> None:
+    environment = bears(0.5, TESTS_DATABASE_NAME="no_such_database")
+    supervisor = start_worker("--processes", "2", "--burst", ready=False, environment=environment)
+    assert supervisor.wait(timeout=60) == 1
+    assert supervisor.output.count(GAVE_UP) == 2, supervisor.output
 
 
 def test_a_burst_that_gives_up_leaves_its_jobs_to_be_rescued(start_worker: StartWorker) -> None:
@@ -65,10 +75,11 @@ def test_a_burst_that_gives_up_leaves_its_jobs_to_be_rescued(start_worker: Start
     wait_for(lambda: Job.objects.get().claims == 2, what="the rescue")
 
 
-def test_a_burst_survives_an_outage_that_is_short(start_worker: StartWorker) -> None:
+@pytest.mark.parametrize("words", [[], ["--with-scheduler"]], ids=["alone", "with a scheduler"])
+def test_a_burst_survives_an_outage_that_is_short(start_worker: StartWorker, words: list[str]) -> None:
     tasks.effect.enqueue("after")
     with read_only_for_newcomers():
-        worker = start_worker("--burst", ready=False, environment=bears(60))
+        worker = start_worker("--burst", *words, ready=False, environment=bears(60))
         wait_for(lambda: worker.output.count(TOLD) >= 3, what="some failures")
     assert worker.wait(timeout=60) == 0
     assert Effect.objects.get().name == "after"

@@ -149,8 +149,7 @@ def _start_scheduler(options: dict[str, Any], worker: Worker) -> Scheduler | Non
     if not options["with_scheduler"]:
         return None
     if options["burst"]:
-        while tick.tick(worker.using).due:
-            pass
+        worker.before_beginning = lambda: _make_what_is_due(worker)
         return None
     scheduler = Scheduler(
         using=worker.using,
@@ -159,6 +158,11 @@ def _start_scheduler(options: dict[str, Any], worker: Worker) -> Scheduler | Non
     )
     scheduler.start(lambda code: worker.recycle("its scheduler died", patiently=False) if code else None)
     return scheduler
+
+
+def _make_what_is_due(worker: Worker) -> None:
+    while tick.tick(worker.using).due:
+        worker.vitals.turned()
 
 
 def _stop_scheduler(scheduler: Scheduler | None) -> None:
