@@ -85,6 +85,8 @@ def test_a_job_that_a_killed_child_had_run_but_not_recorded_is_a_loss(start_work
         wait_for(lambda: Effect.objects.filter(name="slow ends").exists(), what="the job to end")
         wait_for(lambda: writer_is_idle(), what="the report of its end")
         os.kill(victim, signal.SIGSTOP)
+        # What it had sent a moment before is to find the row locked.
+        wait_for(lambda: all(nobody_is_active() for _ in range(20)), what="the last of what it sent")
     os.kill(victim, signal.SIGKILL)
     wait_for(lambda: Job.objects.filter(pk=job.pk, status="SUCCEEDED").exists(), what="the second run")
     assert list(job.attempts.values_list("claim", "outcome")) == [(1, "lost")]
@@ -99,6 +101,16 @@ def writer_is_idle() -> bool:
             " AND query LIKE 'INSERT INTO \"tests_effect\"%%'"
         )
         return bool(cursor.fetchone()[0])
+
+
+def nobody_is_active() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_clear_snapshot()")
+        cursor.execute(
+            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND state = 'active'"
+            " AND pid <> pg_backend_pid()"
+        )
+        return cursor.fetchone() is None
 
 
 def test_a_child_that_hangs_is_replaced(start_worker: StartWorker) -> None:
