@@ -53,7 +53,10 @@ class Patience:
         worker.request_stop()
 
     def leave_unregistered(self) -> int:
-        """Tell why the worker ends before it has begun; return its exit code."""
+        """Tell why the worker ends before it has begun; return its exit code: 0 if nothing was wrong."""
+        if self._failures == 0:
+            logger.info("worker %s was stopped before it began", self._worker.identity)
+            return 0
         if not self.has_run_out:
             logger.warning("worker %s was stopped before it reached the database", self._worker.identity)
         return 1

@@ -176,3 +176,11 @@ def test_a_worker_that_is_asked_to_stop_as_it_registers_signs_off(monkeypatch: p
     monkeypatch.setattr(worker, "_register", register_and_stop)
     assert worker.run() == 0
     assert not Worker.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_that_is_asked_to_stop_before_it_begins_has_stopped_cleanly() -> None:
+    worker = worker_process.Worker(using="default", queues=QueueOrder(), threads=1)
+    worker.request_stop()
+    assert worker.run() == 0
+    assert not Worker.objects.exists()
