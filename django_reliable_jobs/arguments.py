@@ -148,7 +148,7 @@ def carry(value: Any) -> Carried:
         raise ValueError from error
     if is_right and text.count("[") + text.count("{") > MAX_DEPTH:
         is_right = not _is_deeper(value, MAX_DEPTH)
-    if not is_right or (_SUSPECT.search(text) and fault(value, "", frozenset()) is not None):
+    if not is_right or ("\\u" in text and _SUSPECT.search(text) and fault(value, "", frozenset()) is not None):
         raise ValueError
     return Carried(text, loaded)
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from django_reliable_jobs import declaration, signals
@@ -56,6 +56,14 @@ class Placement(Generic[P, R]):
     database: str | None = None
     batch_id: int | None = None  # set by the engine
     parent_id: int | None = None
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether its jobs are due at once, with arguments and nothing else."""
+        task = self.task
+        of_task = (task.unique, task.concurrency, task.rate_limit, task.on_dead, task.expires)
+        of_call = (self.unique_key, self.run_after, self.batch_id, self.parent_id)
+        return all(each is None for each in (*of_task, *of_call))
 
     def using(self, **choices: Unpack[Choices]) -> Placement[P, R]:
         """Return this placement with the given choices replaced. See `Task.using`."""

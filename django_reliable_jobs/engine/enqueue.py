@@ -5,28 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from django.db import ProgrammingError
+
 from django_reliable_jobs import arguments
 from django_reliable_jobs.arguments import Carried
 from django_reliable_jobs.conf import settings
 from django_reliable_jobs.engine import insert, plain, unique
 from django_reliable_jobs.engine.insert import Call
-from django_reliable_jobs.engine.requirements import noting_migrate
+from django_reliable_jobs.engine.requirements import note_migrate, noting_migrate
 from django_reliable_jobs.engine.transaction import default_database, short_transaction
 from django_reliable_jobs.exceptions import InvalidArguments
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.registry import Placement, Task
 
 
-@noting_migrate
 def enqueue(placement: Placement[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Job:
     """Insert one job in the caller's transaction, or find the live job of its unique key. See `Task.enqueue`."""
     using = placement.database or default_database()
-    if plain.is_plain(placement):
-        return plain.insert_one(using, placement, *_check_arguments(placement, args, kwargs))
-    call, shared = _check(placement, args, kwargs), insert.shared_parameters(placement)
-    if call.unique_hash:
-        return unique.insert_or_find(using, placement.task, shared, call)
-    return insert.insert_one(using, shared, call)
+    try:
+        if plain.is_plain(placement):
+            return plain.insert_one(using, placement, *_check_arguments(placement, args, kwargs))
+        call, shared = _check(placement, args, kwargs), insert.shared_parameters(placement)
+        if call.unique_hash:
+            return unique.insert_or_find(using, placement.task, shared, call)
+        return insert.insert_one(using, shared, call)
+    except ProgrammingError as error:
+        note_migrate(error)
+        raise
 
 
 @noting_migrate

@@ -218,11 +218,15 @@ def _as_job(using: str, shared: Mapping[str, Any], call: Call, row: tuple[Any, .
 
 def fields_of_new(given: Mapping[str, Any], moment: datetime) -> dict[str, Any]:
     """Return the fields of a job before its first claim that all jobs made at `moment`, and due then, share."""
-    fields = dict(_blank())
-    fields["created_at"] = fields["run_after"] = moment
-    for name in ("task", "queue_name", "priority", "max_attempts"):
-        fields[name] = given[name]
-    return fields
+    return {
+        **_blank(),
+        "task": given["task"],
+        "queue_name": given["queue_name"],
+        "priority": given["priority"],
+        "max_attempts": given["max_attempts"],
+        "created_at": moment,
+        "run_after": moment,
+    }
 
 
 def new_job(using: str, fields: dict[str, Any]) -> Job:

@@ -28,7 +28,6 @@ PORTION = 500  # calls that are checked together
 _INTO = """
 INSERT INTO django_reliable_jobs_job (task, queue_name, priority, max_attempts, created_at, run_after, args, kwargs)"""
 _SHARED = "%(task)s, %(queue_name)s, %(priority)s, %(max_attempts)s, statement_timestamp(), statement_timestamp()"
-_NOTHING = (None,) * 5
 _NOTIFY = notify_idle("%(queue_name)s")
 
 # The moment as a number, which is read in a fraction of the time; it is exact to the microsecond for 200 years.
@@ -57,10 +56,7 @@ class Portion(NamedTuple):
 
 def is_plain(placement: Placement[..., Any]) -> bool:
     """Return whether the jobs of a placement need none of the columns that are left out here."""
-    task = placement.task
-    of_task = (task.unique, task.concurrency, task.rate_limit, task.on_dead, task.expires)
-    of_call = (placement.unique_key, placement.run_after, placement.batch_id, placement.parent_id, clock.moment())
-    return of_task == of_call == _NOTHING
+    return placement.is_plain and clock.moment() is None
 
 
 def insert_one(using: str, placement: Placement[..., Any], args: Carried, kwargs: Carried) -> Job:

@@ -53,15 +53,20 @@ def noting_migrate(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except ProgrammingError as error:
-            is_missing = getattr(error.__cause__, "sqlstate", None) in ("42P01", "42703")  # a table, a column
-            if is_missing and "django_reliable_jobs_" in str(error):
-                error.add_note(
-                    "The tables of django_reliable_jobs are not in this database as this version needs them."
-                    " Run: manage.py migrate"
-                )
+            note_migrate(error)
             raise
 
     return called
+
+
+def note_migrate(error: ProgrammingError) -> None:
+    """Do for an error what `noting_migrate` does, where a call more is too many."""
+    is_missing = getattr(error.__cause__, "sqlstate", None) in ("42P01", "42703")  # a table, a column
+    if is_missing and "django_reliable_jobs_" in str(error):
+        error.add_note(
+            "The tables of django_reliable_jobs are not in this database as this version needs them."
+            " Run: manage.py migrate"
+        )
 
 
 def engine_mistake(connection: BaseDatabaseWrapper) -> Mistake | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from django_reliable_jobs.engine.plain import INSERT_ONE
+
 _ROWS = "generate_series(1, {rows}) AS given(number)"
 _OURS = "INSERT INTO django_reliable_jobs_job (task, kwargs, status, created_at, run_after"
 _KWARGS = "jsonb_build_object('number', number, 'note', 'two JSON arguments')"
@@ -87,6 +89,13 @@ RAW_SQL_UNPREPARED = replace(
     name="raw-sql-unprepared",
     settings=RAW_SQL.settings.replace("prepared statements", "as Django has psycopg connect: nothing is prepared"),
     environment={"BENCHMARK_PREPARED": "0"},
+)
+
+RAW_SQL_SAME = replace(
+    RAW_SQL,
+    name="raw-sql-same",
+    settings=f"{RAW_SQL.settings}; enqueues by the very statement of ours, with its look for an idle worker",
+    environment={"BENCHMARK_INSERT": INSERT_ONE},
 )
 
 PGQUEUER = Contestant(
@@ -198,6 +207,7 @@ PEERS = {
         OURS_PREPARED,
         RAW_SQL,
         RAW_SQL_UNPREPARED,
+        RAW_SQL_SAME,
         PGQUEUER,
         PROCRASTINATE,
         DJANGO_TASKS_DB,
