@@ -67,6 +67,15 @@ class Intake:
         ahead = max(AHEAD_SECONDS, EXCHANGES_AHEAD * self._exchange_seconds)
         return max(self._worker.threads, min(self.speed.in_seconds(ahead), MOST_IN_HAND))
 
+    @property
+    def surplus(self) -> int:
+        """How many jobs are to end before the next exchange: it is for half of what is in hand, while the threads run
+        the other half. Neither waits for the other, nor for jobs that threads are at when others have arrived: one
+        may be long.
+        """
+        threads = self._worker.threads
+        return self.in_hand - max(self.target // 2 + (threads if self._arrived else 0), threads)
+
     def wanted(self) -> int:
         """Return how many jobs may be claimed now."""
         worker, target = self._worker, self.target
@@ -233,7 +242,7 @@ class Intake:
         self._exchange_seconds += (took - self._exchange_seconds) / 4
         worker.recorder.note_written(successes, written)
         self._arrived = seated(claimed, seats)
-        if free or len(claimed) < limit:  # a thread may have nothing to do, or nothing follows
+        if not worker.threads < limit == len(claimed):  # jobs do not end so fast, or nothing follows
             self.take_in()
         if arms:
             self._after_claim(arms, claimed, limit, free)

@@ -201,8 +201,7 @@ class Worker:
         return True
 
     def _gather(self) -> None:
-        # One exchange for half of what is in hand, while the threads run the other half: neither waits for the other.
-        surplus = self._intake.in_hand - max(self._intake.target // 2, self.threads)
+        surplus = self._intake.surplus
         self.collect(timeout=GATHER_SECONDS if surplus > 0 else 0, enough=max(surplus, 1))
 
     def _wait(self, wanted: int) -> None:
@@ -211,8 +210,10 @@ class Worker:
             self.recorder.release(self.pool.take_back())
         elif wanted <= 0:
             self.collect(timeout=STUCK_SECONDS)
-        elif (pause := self._intake.pause()) and not self.collect(timeout=pause):
-            self._intake.look_now()
+        elif pause := self._intake.pause():
+            if not self.collect(timeout=pause):
+                self._intake.look_now()
+            self._intake.speed.reset()  # it stood still for want of work, which says nothing of the next
 
     def collect(self, timeout: float, enough: int = 1) -> bool:
         """Take in what comes in `timeout` seconds, or until `enough` jobs have ended; return whether anything came."""

@@ -51,9 +51,10 @@ def succeeded() -> int:
     return Job.objects.filter(status=Job.Status.SUCCEEDED).count()
 
 
-def test_the_first_jobs_start_at_once(worker: Worker) -> None:
+def test_the_first_jobs_start_at_once(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Intake, "target", 2)  # one for each thread: it is not known how long they take
     exchange(worker)
-    assert worker.recorder.in_hand == worker._intake.in_hand == 20
+    assert worker.recorder.in_hand == worker._intake.in_hand == 2
 
 
 def test_what_arrives_beside_jobs_in_hand_starts_when_the_next_exchange_is_on_its_way(
@@ -158,3 +159,22 @@ def test_what_has_arrived_starts_though_something_else_breaks_first(worker: Work
     exchange(worker)
     worker.lost_connection(OperationalError("while a failure was recorded"), failures=0)
     assert worker.recorder.in_hand == worker._intake.in_hand == 40
+
+
+def test_a_wait_for_work_says_nothing_of_the_speed_of_the_next(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker._intake, "pause", lambda: 0.001)
+    speed = worker._intake.speed
+    speed._ended, speed._seconds = 0.0, 0.1  # it has stood still for a while
+    worker._wait(wanted=8)
+    speed.note(100)
+    assert speed.in_seconds(1) > 1000, "not 100 in the time of the wait and of what came after"
+
+
+def test_no_long_job_holds_up_the_exchange(worker: Worker) -> None:
+    exchange(worker)
+    exchange(worker)
+    for held in worker.recorder.running_or_next()[2:]:  # two threads are at long jobs
+        held.started, held.ended, held.outcome = worker.vitals.turned_at, worker.vitals.turned_at, NO_RESULT
+        worker._inbox.put(held)
+    worker._gather()
+    assert (worker.recorder.in_hand, worker._intake.in_hand) == (2, 22), "it did not wait: nothing was started before"
