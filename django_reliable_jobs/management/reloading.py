@@ -32,7 +32,10 @@ def is_parent() -> bool:
 
 
 def run_children() -> int:
-    """Start this command as a child, again and again while its code changes; return the last exit code."""
+    """Start this command as a child, again and again while its code changes; return the last exit code.
+
+    Once it was asked to stop, a child that had not begun, or that asks for another in its place, has ended well.
+    """
     stopped = threading.Event()
     child: subprocess.Popen[bytes] | None = None
 
@@ -51,13 +54,15 @@ def run_children() -> int:
         if stopped.is_set():  # since the last child ended: nobody has told this one
             child.terminate()
         code = child.wait()
-        if code == BROKEN and not stopped.is_set():
-            logger.error("the code can't be started as it is; waiting for the next change")
-            while not stopped.is_set() and _moments_of_files() == before:
-                time.sleep(WATCH_SECONDS)
-        elif code not in (RELOAD, RECYCLED):
-            return code
         if stopped.is_set():
+            return 0 if code in (RELOAD, RECYCLED, -signal.SIGTERM) else code
+        if code == BROKEN:
+            logger.error("the code can't be started as it is; waiting for the next change")
+            while _moments_of_files() == before:
+                time.sleep(WATCH_SECONDS)
+                if stopped.is_set():
+                    return code
+        elif code not in (RELOAD, RECYCLED):
             return code
 
 

@@ -187,10 +187,11 @@ def _worker(aliases: list[str], options: dict[str, Any]) -> Worker:
 
 def _supervisor(aliases: list[str], options: dict[str, Any]) -> Supervisor:
     _queues(options)  # a mistake is told here, once, and not by every child
-    words = autoreload.get_child_arguments()
     chosen: list[str | None] = [*aliases] or [None]
+    databases = {database_of(alias): alias for alias in chosen}
+    words = autoreload.get_child_arguments()
     return Supervisor(
-        commands={database_of(alias): command_of_child(words, alias) for alias in chosen},
+        commands={using: command_of_child(words, alias) for using, alias in databases.items()},
         processes=options["processes"],
         shutdown_timeout=options["shutdown_timeout"],
         max_memory=options["max_memory"],
