@@ -15,6 +15,7 @@ from django_reliable_jobs.processes.limited import LimitedIntake
 from django_reliable_jobs.processes.queues import advanced, seated
 from django_reliable_jobs.processes.speed import Speed
 from django_reliable_jobs.processes.suspicion import Suspicion
+from django_reliable_jobs.processes.tally import has_listeners
 
 if TYPE_CHECKING:
     from django_reliable_jobs.processes.worker import Worker
@@ -241,7 +242,9 @@ class Intake:
         took = min(time.monotonic() - began_at, LONGEST_EXCHANGE)
         self._exchange_seconds += (took - self._exchange_seconds) / 4
         worker.recorder.note_written(successes, written)
-        self._arrived = seated(claimed, seats)
+        if has_listeners():  # code of the project's, which may use the connection: not while an exchange is on its way
+            worker.recorder.forget_written()
+        self._arrived += seated(claimed, seats)
         if not worker.threads < limit == len(claimed):  # jobs do not end so fast, or nothing follows
             self.take_in()
         if arms:

@@ -216,9 +216,9 @@ class Recorder:
 
     def forget_written(self) -> None:
         """Forget the jobs whose ending is known to be written."""
-        written, self._written = self._written, []
-        if written:
-            self._forget([held.job.token for held in written])
+        if self._written:
+            self._forget([held.job.token for held in self._written])  # if that fails, it is done again
+            written, self._written = self._written, []
             self._on_written(written)
 
     def _settle_each(self, endings: Sequence[Ending], written: set[int], refused: Sequence[Refused]) -> None:

@@ -239,6 +239,8 @@ class Worker:
         # What is held already was found as an orphan while another thread handed it over.
         held = [HeldJob(job) for job in jobs if not self.recorder.holds(job.token)]
         self.recorder.hold(held)
+        if self.is_lease_in_doubt or self._lost_id == self.identity.id:  # what was held before was flagged then
+            self.recorder.flag([each.job.token for each in held], "lost")
         self.pool.submit(held)
         if self.recorder.in_hand <= self.threads:
             self.pool.hand_out()

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from django.db import OperationalError, connection
+from psycopg.pq import TransactionStatus
 
+from django_reliable_jobs import signals
 from django_reliable_jobs.engine.claim import ClaimedJob
 from django_reliable_jobs.engine.transaction import own
 from django_reliable_jobs.models import Job
@@ -178,3 +180,59 @@ def test_no_long_job_holds_up_the_exchange(worker: Worker) -> None:
         worker._inbox.put(held)
     worker._gather()
     assert (worker.recorder.in_hand, worker._intake.in_hand) == (2, 22), "it did not wait: nothing was started before"
+
+
+def test_who_hears_of_a_success_may_use_the_connection(worker: Worker) -> None:
+    seen = []
+
+    def receive(job_id: int, **_: object) -> None:
+        wire = connection.connection.pgconn
+        assert wire.transaction_status == TransactionStatus.IDLE, "else it would wait for ever"
+        seen.append(Job.objects.get(pk=job_id).status)
+
+    exchange(worker)
+    exchange(worker)
+    signals.succeeded.connect(receive)
+    try:
+        for _ in range(2):
+            end_all(worker)
+            exchange(worker)
+        worker._intake.take_in()
+    finally:
+        signals.succeeded.disconnect(receive)
+    assert seen == [Job.Status.SUCCEEDED] * 40
+
+
+@pytest.mark.parametrize("state", ["lost", "in doubt"])
+def test_what_has_arrived_does_not_begin_once_the_lease_is_lost_or_in_doubt(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    exchange(worker)
+    exchange(worker)
+    if state == "lost":
+        worker.lease_lost(worker.identity.id)
+    else:
+        monkeypatch.setattr(type(worker.heartbeat), "is_late", True)
+        worker.recorder.flag(None, "lost")  # as the deadlines do
+    worker._intake.take_in()
+    reasons = [held.flag.reason for held in worker.recorder.running_or_next()]
+    assert reasons == ["lost"] * 40
+
+
+def test_what_was_written_is_forgotten_by_the_next_try_when_memory_was_short(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange(worker)
+    exchange(worker)
+    end_all(worker)
+    exchange(worker)
+    with monkeypatch.context() as short:
+
+        def fail(tokens: object) -> None:
+            raise MemoryError
+
+        short.setattr(worker.recorder, "_on_settled", fail)
+        with pytest.raises(MemoryError):
+            worker._intake.take_in()
+    worker._intake.take_in()
+    assert worker.recorder.in_hand == len(worker.recorder.tokens()) == 40
