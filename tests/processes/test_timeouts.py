@@ -120,7 +120,7 @@ def test_an_interruption_hits_no_end_no_commit_and_no_neighbour(start_worker: St
         else:
             assert (job.status, job.result, job.attempts.count()) == ("SUCCEEDED", "in time", 0)
     statuses = Counter(Job.objects.filter(pk__in=[job.pk for job in near]).values_list("status", flat=True))
-    assert min(statuses["SUCCEEDED"], statuses["DEAD"]) > 20, "the test is as near as it means to be"
+    assert min(statuses["SUCCEEDED"], statuses["DEAD"]) > 5, "the test is as near as it means to be"
     done = set(
         Effect.objects.filter(name="nearly", job_id__in=[job.pk for job in atomic]).values_list("job_id", flat=True)
     )
