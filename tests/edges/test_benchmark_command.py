@@ -14,6 +14,7 @@ from django.core.management import CommandError, call_command
 
 from testproject.benchmarks import contestants, report
 from testproject.benchmarks.measures import admin, claims, otp
+from testproject.benchmarks.measures import shards as shards_measure
 from testproject.benchmarks.peers import marks
 from testproject.benchmarks.rounds import Comparison, Run, Spread, by_turns, ratios
 
@@ -83,15 +84,22 @@ def test_each_page_of_the_admin_is_asked_for_and_lists_what_it_should(
     assert "pages of the admin, 100 ended jobs and 1,000 live ones" in text
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two databases are measured on a core each")
-def test_two_databases_run_all_their_jobs_at_the_same_time(tmp_path: Path) -> None:
+def test_two_databases_are_not_measured_on_one_core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3})
+    with pytest.raises(CommandError, match="Two databases are measured on two cores, and there is one"):
+        run("shards", "--jobs=300", file=tmp_path / "figures")
+
+
+def test_two_databases_run_all_their_jobs_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    monkeypatch.setattr(shards_measure, "two_cores", lambda: [cores[0], cores[-1]])  # the same, if there is one
     _, result = run("shards", "--jobs=300", file=tmp_path / "figures")
     [shards] = result["comparisons"]
     [one], [two] = shards["runs"]["one database"], shards["runs"]["two databases"]
     assert (len(one["details"]["each"]), len(two["details"]["each"])) == (1, 2)
     assert min(*one["details"]["each"], *two["details"]["each"]) > 0
     assert two["value"] == sum(two["details"]["each"])
-    assert len(os.sched_getaffinity(0)) >= 2, "this process may go on everywhere"
+    assert sorted(os.sched_getaffinity(0)) == cores, "this process may go on everywhere"
 
 
 def test_passwords_beside_reports_all_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

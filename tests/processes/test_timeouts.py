@@ -6,7 +6,8 @@ import json
 import random
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from django_reliable_jobs.models import Attempt, Job
@@ -102,14 +103,34 @@ QUICK = {
 HOWS = ["spin", "query", "commits"]
 
 
+def enqueue_near(chance: random.Random, middle: float) -> list[Job]:
+    """Enqueue jobs that last up to a third less or more than `middle` seconds."""
+    lasts = partial(chance.uniform, middle * 2 / 3, middle * 4 / 3)
+    return [interrupted_tasks.nearly_too_long.enqueue(lasts(), how) for how in HOWS * 75]
+
+
+def in_time(jobs: Sequence[Job]) -> tuple[int, int]:
+    """Return how many of the jobs ended in time, and how many did not."""
+    statuses = Counter(Job.objects.filter(pk__in=[job.pk for job in jobs]).values_list("status", flat=True))
+    return statuses["SUCCEEDED"], statuses["DEAD"]
+
+
 def test_an_interruption_hits_no_end_no_commit_and_no_neighbour(start_worker: StartWorker, tmp_path: Path) -> None:
     chance = random.Random(3)
-    near = [interrupted_tasks.nearly_too_long.enqueue(chance.uniform(0.04, 0.08), how) for how in HOWS * 75]
+    middle = 0.06
+    near = enqueue_near(chance, middle)
     atomic = [interrupted_tasks.nearly_too_long_atomic.enqueue(chance.uniform(0.03, 0.08)) for _ in range(75)]
     innocent = tasks.effect.enqueue_many([{"name": str(number)} for number in range(300)])
     Job.objects.filter(pk__in=[job.pk for job in innocent]).update(run_after=near[0].run_after)
     worker = start_worker(environment={"TESTS_CONSTANTS": json.dumps(QUICK)})
     wait_for(lambda: not unended(), what="all to end", timeout=300)
+    for _ in range(3):
+        succeeded, timed_out = in_time(near)
+        if min(succeeded, timed_out) > 20:
+            break
+        middle *= 1.5 if succeeded > timed_out else 0.67  # "near" is where the interruption comes on this machine
+        near += enqueue_near(chance, middle)
+        wait_for(lambda: not unended(), what="all to end", timeout=300)
     assert_all_threads_work(8, tmp_path)
     worker.send(signal.SIGTERM)
     assert worker.wait(timeout=20) == 0
@@ -119,8 +140,7 @@ def test_an_interruption_hits_no_end_no_commit_and_no_neighbour(start_worker: St
             assert_timed_out(job)
         else:
             assert (job.status, job.result, job.attempts.count()) == ("SUCCEEDED", "in time", 0)
-    statuses = Counter(Job.objects.filter(pk__in=[job.pk for job in near]).values_list("status", flat=True))
-    assert min(statuses["SUCCEEDED"], statuses["DEAD"]) > 5, "the test is as near as it means to be"
+    assert min(in_time(near)) > 20, "the test is as near as it means to be"
     done = set(
         Effect.objects.filter(name="nearly", job_id__in=[job.pk for job in atomic]).values_list("job_id", flat=True)
     )

@@ -18,9 +18,7 @@ JOBS = 60_000
 
 def measure(bench: Bench) -> list[Comparison]:
     """Drain one database, and two at the same time, each with a core for its server and its worker."""
-    cores = sorted(os.sched_getaffinity(0))[:2]
-    if len(cores) < 2:
-        raise Failed("Two databases are measured on two cores, and there is one.")
+    cores = two_cores()
     with Arena(bench.arena.home) as other:
         shards = [replace(bench, arena=arena) for arena in (bench.arena, other)]
         for shard, core in zip(shards, cores, strict=True):
@@ -37,6 +35,14 @@ def measure(bench: Bench) -> list[Comparison]:
             goal="twice as many",
         )
     ]
+
+
+def two_cores() -> list[int]:
+    """Return the numbers of two cores. Raises Failed if there is one."""
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    if len(cores) < 2:
+        raise Failed("Two databases are measured on two cores, and there is one.")
+    return cores
 
 
 def _run(shards: Sequence[Bench]) -> Run:
