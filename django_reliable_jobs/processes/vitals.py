@@ -12,8 +12,8 @@ from pathlib import Path
 
 ENVIRONMENT = "RELIABLE_JOBS_VITALS"  # the path of the file, set by the supervisor for its children
 
-# More than a worker holds of jobs that have started and whose ending it does not know to be written: twice what it has in
-# hand, as it takes in the answer of one exchange while the jobs of the next are at work.
+# More than a worker holds of jobs that have started and whose ending it does not know to be written: twice what it has
+# in hand, as it takes in the answer of one exchange while the jobs of the next are at work.
 SLOTS = 4096
 
 # Last turn, last heartbeat (the machine's monotonic clock), worker id, tokens missed, gave up.
